@@ -1,0 +1,1 @@
+"""The Streamlit dashboard: pure frames and charts, thin views. Reads through `orchestrator.tracking.reader` only."""

@@ -1,0 +1,49 @@
+"""The seam to a place where attempts run.
+
+A backend takes requests and gives back events. It never decides anything: what a failure means is the runner's business. At
+most `slots` attempts run at once; a request submitted beyond that waits its turn, in order.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from workers.protocol import MetricReport, Request, TrialOutcome
+
+
+@dataclass(frozen=True)
+class AttemptReported:
+    """An attempt sent metrics."""
+
+    attempt_id: str
+    report: MetricReport
+
+
+@dataclass(frozen=True)
+class AttemptEnded:
+    """An attempt is over, one way or the other. Sent exactly once per submitted attempt that was not stopped."""
+
+    attempt_id: str
+    outcome: TrialOutcome
+
+
+Event = AttemptReported | AttemptEnded
+
+
+class Backend(Protocol):
+    """Runs attempts."""
+
+    name: str
+    slots: int
+    """How many attempts can run at once."""
+
+    def submit(self, request: Request) -> None:
+        """Accept an attempt; it starts when a slot is free."""
+
+    def poll(self, timeout: float) -> list[Event]:
+        """Events since the last call, in order; waits at most `timeout` seconds for the first."""
+
+    def stop(self, attempt_id: str) -> None:
+        """End an attempt and forget it: no more events come from it. Unknown or ended attempts are ignored."""
+
+    def close(self) -> None:
+        """End everything and free the devices."""

@@ -1,0 +1,111 @@
+"""Every file and folder that the platform keeps, named in one place.
+
+    PLT_HOME/
+      studies/NAME/optuna.journal      the truth about the study's trials
+      studies/NAME/driver.lock         held by the driver while it runs
+      studies/NAME/trials/N/attempt-K/ checkpoint and log of one attempt
+      data/FINGERPRINT/                token shards
+      benchmarks/FINGERPRINT.json      decode measurements by architecture and hardware
+      mlflow.db, mlartifacts/          MLflow, unless MLFLOW_TRACKING_URI points elsewhere
+
+Files are written aside and renamed, so a reader never sees half of one.
+"""
+
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import ServiceError, StudyError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def valid_name(name: str) -> bool:
+    """Whether a study may be called so: a letter or digit, then up to 99 letters, digits, dots, dashes, underscores."""
+    return _NAME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder where studies, data, measurements and tracked runs live."""
+
+    root: Path
+
+    @classmethod
+    def from_environment(cls) -> "Home":
+        """`PLT_HOME`, by default `plt-home` in the current folder. Nothing is created yet."""
+        return cls(Path(os.environ.get("PLT_HOME") or "plt-home").expanduser().resolve())
+
+    def create(self) -> "Home":
+        """Make the folder and prove that it can be written to."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
+        except OSError as error:
+            raise ServiceError(
+                f"PLT_HOME is {self.root} and cannot be written to ({error.strerror}); set PLT_HOME to a folder of yours"
+            ) from error
+        return self
+
+    @property
+    def data(self) -> Path:
+        """Token shards, one folder per fingerprint."""
+        return self.root / "data"
+
+    @property
+    def benchmarks(self) -> Path:
+        """Decode measurements, one file per architecture, grid and hardware."""
+        return self.root / "benchmarks"
+
+    @property
+    def studies(self) -> Path:
+        """One folder per study."""
+        return self.root / "studies"
+
+    def study(self, name: str) -> Path:
+        """A study's folder; a name that is no plain name is refused."""
+        if not valid_name(name):
+            raise StudyError(
+                f"{name!r} is no study name; use letters, digits, dots, dashes and underscores, at most 100"
+            )
+        return self.studies / name
+
+    def journal(self, name: str) -> Path:
+        """The study's Optuna journal."""
+        return self.study(name) / "optuna.journal"
+
+    def driver_lock(self, name: str) -> Path:
+        """Held by the study's driver; its text names host and pid."""
+        return self.study(name) / "driver.lock"
+
+    def attempt(self, name: str, number: int, attempt: int) -> Path:
+        """One attempt's own folder."""
+        return self.study(name) / "trials" / str(number) / f"attempt-{attempt}"
+
+    @property
+    def mlflow_uri(self) -> str:
+        """`MLFLOW_TRACKING_URI` when set, else SQLite in this home."""
+        return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.root / 'mlflow.db'}"
+
+    @property
+    def mlflow_artifacts(self) -> Path:
+        """Where MLflow keeps artifacts when it runs on this home's SQLite."""
+        return self.root / "mlartifacts"
+
+
+def write_aside(path: Path, text: str) -> None:
+    """Write a text file so that readers see the old text or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,94 @@
+"""What a trial is trained and evaluated on: a text corpus, or a generated task."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+BYTES_VOCAB_SIZE = 257
+"""256 byte values, then the document separator (id 256)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """One corpus or task, its tokenizer and the sequence length."""
+
+    corpus: str = "stdlib"
+    """`stdlib`, `files:GLOB`, or the generated task `phop`."""
+    vocab: str = "bytes"
+    """`bytes`, or `bpe:N` for a byte-level BPE of N tokens trained on the training split. Ignored by tasks."""
+    seq_len: int = 256
+    """Slots per training sequence, S."""
+    eval_sequences: int = 64
+    """Held-out sequences that one evaluation scores."""
+    hops: int = 2
+    """p-hop induction: p."""
+    alphabet: int = 4
+    """p-hop induction: number of symbols, V."""
+    labels: Literal["dense", "last"] = "dense"
+    """p-hop induction: a label at every slot where the p-hop value exists, or at the last slot only."""
+    answer_delay: int = 0
+    """p-hop induction: filler tokens between the query and its answer (CLP moves depth to later slots)."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that no data set can have."""
+        _require(
+            self.is_task or self.corpus == "stdlib" or self.corpus.startswith("files:"),
+            "corpus",
+            self.corpus,
+            "stdlib, files:GLOB or phop",
+        )
+        _require(self.seq_len >= 2, "seq_len", self.seq_len, "2 or more slots")
+        _require(self.eval_sequences >= 1, "eval_sequences", self.eval_sequences, "1 or more")
+        _require(self.hops >= 1, "hops", self.hops, "1 or more")
+        _require(self.alphabet >= 2, "alphabet", self.alphabet, "2 or more symbols")
+        _require(self.labels in ("dense", "last"), "labels", self.labels, "dense or last")
+        _require(0 <= self.answer_delay < self.seq_len, "answer_delay", self.answer_delay, "from 0 to below seq_len")
+        if not self.is_task and self.vocab != "bytes":
+            _require(
+                self.bpe_size is not None and 257 <= self.bpe_size <= 65536,
+                "vocab",
+                self.vocab,
+                "bytes, or bpe:N with N from 257 to 65536",
+            )
+
+    @property
+    def is_task(self) -> bool:
+        """Whether the data is generated rather than read."""
+        return self.corpus == "phop"
+
+    @property
+    def bpe_size(self) -> int | None:
+        """N of `bpe:N`, or None."""
+        head, _, size = self.vocab.partition(":")
+        return int(size) if head == "bpe" and size.isdigit() else None
+
+    @property
+    def vocab_size(self) -> int:
+        """Token ids the model must know."""
+        if self.is_task:
+            return self.alphabet + (1 if self.answer_delay else 0)
+        return self.bpe_size or BYTES_VOCAB_SIZE
+
+    def normalised(self) -> "DataConfig":
+        """The same data with the settings of the other kind (task or corpus) at their defaults."""
+        if self.is_task:
+            return DataConfig(
+                corpus=self.corpus,
+                seq_len=self.seq_len,
+                eval_sequences=self.eval_sequences,
+                hops=self.hops,
+                alphabet=self.alphabet,
+                labels=self.labels,
+                answer_delay=self.answer_delay,
+            )
+        return DataConfig(
+            corpus=self.corpus, vocab=self.vocab, seq_len=self.seq_len, eval_sequences=self.eval_sequences
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, in the order of the fields."""
+        return asdict(self)
+
+
+def _require(condition: bool, name: str, value: object, allowed: str) -> None:
+    if not condition:
+        raise ValueError(f"{name} is {value!r}; it must be {allowed}")

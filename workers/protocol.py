@@ -1,0 +1,99 @@
+"""What crosses the border between the driver and a worker: plain, frozen data, both ways.
+
+The driver sends a `BenchmarkRequest` (latency and KV memory of one architecture, weights random) or a `TrialRequest` (train
+and evaluate one configuration with one seed). The worker answers with any number of `MetricReport`s and then exactly one
+`TrialOutcome`. A worker never raises across the border: whatever goes wrong is a `Failure` in the outcome.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from workers.config import BenchmarkConfig, DataConfig, ModelConfig, TrainConfig
+
+
+class FailureReason(StrEnum):
+    """Why an attempt gave no result."""
+
+    DIVERGED = "diverged"
+    """A loss or metric became NaN or infinite."""
+    GPU_OOM = "gpu_oom"
+    HOST_OOM = "host_oom"
+    EXCEPTION = "exception"
+    """The code raised; the traceback is kept."""
+    WORKER_LOST = "worker_lost"
+    """The worker process or its node died."""
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why an attempt failed, for people (`message`, one line) and for debugging (`traceback`)."""
+
+    reason: FailureReason
+    message: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkRequest:
+    """Measure decode latency and KV memory of one architecture, alone on the device."""
+
+    attempt_id: str
+    """Names this execution, unique in the study."""
+    model: ModelConfig
+    """At the size that is to be deployed."""
+    benchmark: BenchmarkConfig
+    seed: int = 0
+    """Of the random weights and tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRequest:
+    """Train and evaluate one configuration with one seed."""
+
+    attempt_id: str
+    """Names this execution, unique in the study: trial number and attempt number."""
+    model: ModelConfig
+    data: DataConfig
+    train: TrainConfig
+    seed: int
+    data_folder: str
+    """Where token shards are built or found (shared by all trials and studies of this home)."""
+    checkpoint_folder: str
+    """This attempt's own; the final model is saved here."""
+
+
+Request = BenchmarkRequest | TrialRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricReport:
+    """Metrics at one point of training."""
+
+    step: int
+    """Optimizer steps done."""
+    tokens: int
+    """Training tokens seen."""
+    metrics: Mapping[str, float]
+    """Name to value, for instance `train/loss` in nats per token."""
+    seconds: float
+    """Wall time since the attempt began."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialOutcome:
+    """How an attempt ended. `failure` is None exactly when the metrics are final and finite."""
+
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Final metrics; a failed attempt keeps the last known ones."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    """Plain facts: hardware, package versions, precision chosen, parameter, FLOP and token counts."""
+    failure: Failure | None = None
+    seconds: float = 0.0
+    """Wall time of the attempt."""
+
+
+Execute = Callable[[Request], Iterator[MetricReport | TrialOutcome]]
+"""Carries out one request: reports, then exactly one outcome, last."""
