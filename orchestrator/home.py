@@ -7,6 +7,7 @@
       data/FINGERPRINT/                token shards
       benchmarks/FINGERPRINT.json      decode measurements by architecture and hardware
       mlflow.db, mlartifacts/          MLflow, unless MLFLOW_TRACKING_URI points elsewhere
+      mlflow.lock                      held while the database is made
 
 Files are written aside and renamed, so a reader never sees half of one.
 """
@@ -94,6 +95,11 @@ class Home:
     def mlflow_artifacts(self) -> Path:
         """Where MLflow keeps artifacts when it runs on this home's SQLite."""
         return self.root / "mlartifacts"
+
+    @property
+    def mlflow_lock(self) -> Path:
+        """Held while MLflow's database is made, so that two processes do not both make it."""
+        return self.root / "mlflow.lock"
 
 
 def write_aside(path: Path, text: str) -> None:

@@ -1,8 +1,8 @@
 """What crosses the border between the driver and a worker: plain, frozen data, both ways.
 
-The driver sends a `BenchmarkRequest` (latency and KV memory of one architecture, weights random) or a `TrialRequest` (train
-and evaluate one configuration with one seed). The worker answers with any number of `MetricReport`s and then exactly one
-`TrialOutcome`. A worker never raises across the border: whatever goes wrong is a `Failure` in the outcome.
+The driver sends a `BenchmarkRequest` (latency and KV memory of one architecture, weights random) or a `TrialRequest`
+(train and evaluate one configuration with one seed). The worker answers with any number of `MetricReport`s and then
+exactly one `TrialOutcome`. A worker never raises across the border: whatever goes wrong is a `Failure` in the outcome.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -47,6 +47,8 @@ class BenchmarkRequest:
     benchmark: BenchmarkConfig
     seed: int = 0
     """Of the random weights and tokens."""
+    threads: int | None = None
+    """CPU threads for the measurement; None leaves the process as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,8 @@ class TrialRequest:
     """Where token shards are built or found (shared by all trials and studies of this home)."""
     checkpoint_folder: str
     """This attempt's own; the final model is saved here."""
+    threads: int | None = None
+    """CPU threads for training; None leaves the process as it is."""
 
 
 Request = BenchmarkRequest | TrialRequest

@@ -4,8 +4,9 @@ A backend takes requests and gives back events. It never decides anything: what 
 most `slots` attempts run at once; a request submitted beyond that waits its turn, in order.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from workers.protocol import MetricReport, Request, TrialOutcome
 
@@ -35,6 +36,9 @@ class Backend(Protocol):
     name: str
     slots: int
     """How many attempts can run at once."""
+
+    def hardware(self) -> Mapping[str, Any]:
+        """What a worker runs on, as plain data: part of the identity of every latency that is measured there."""
 
     def submit(self, request: Request) -> None:
         """Accept an attempt; it starts when a slot is free."""

@@ -1,7 +1,7 @@
 """The seam to a tracking system.
 
-A tracker is a projection of the study's storage, never the truth. Every call is idempotent by trial number: saying the same
-thing twice leaves one run. The driver is its only caller.
+A tracker is a projection of the study's storage, never the truth. Every call is idempotent by trial number: saying
+the same thing twice leaves one run. The driver is its only caller.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,35 @@
+# The developer's commands are CI's commands. `make demo` is all that a newcomer needs.
+PYTHON ?= python3.11
+BIN := .venv/bin
+.PHONY: setup demo test check dashboard lock clean
+
+setup: .venv/installed  ## make .venv and install everything, at the locked versions
+
+.venv/installed: pyproject.toml requirements.lock
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	touch $@
+
+demo: setup  ## run the quickstart study and print its front
+	$(BIN)/plt run experiments/quickstart.yaml
+
+test: setup  ## run every test
+	$(BIN)/python -m pytest
+
+check: setup  ## lint, format, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+dashboard: setup  ## open the dashboard at localhost:8501
+	$(BIN)/plt dashboard
+
+lock:  ## pin what a fresh resolution of pyproject.toml gives; review the diff
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' -e '.[dev]'
+	.venv-lock/bin/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+	rm -rf .venv-lock
+
+clean:  ## remove the virtual environment and caches, keep studies
+	rm -rf .venv .venv-lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

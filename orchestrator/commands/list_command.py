@@ -1,0 +1,29 @@
+"""`plt list`"""
+
+import click
+
+from orchestrator.commands.options import echo_json, json_option
+
+
+@click.command("list")
+@json_option
+def command(as_json: bool) -> None:
+    """List the studies of this home, with state and progress."""
+    from orchestrator.home import Home
+    from orchestrator.study import list_studies, read_study
+
+    home = Home.from_environment()
+    studies = [read_study(home, name) for name in list_studies(home)]
+    if as_json:
+        from orchestrator.export import study_summary
+
+        echo_json([study_summary(study) for study in studies])
+        return
+    if not studies:
+        click.echo(f"No study yet in {home.root}. Start one: plt run experiments/quickstart.yaml")
+        return
+    from rich.console import Console
+
+    from orchestrator.tables import studies_table
+
+    Console().print(studies_table(studies))

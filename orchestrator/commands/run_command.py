@@ -1,0 +1,115 @@
+"""`plt run SPEC`"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.commands.options import echo_json, json_option
+
+if TYPE_CHECKING:
+    from orchestrator.backends.backend import Backend
+    from orchestrator.home import Home
+    from orchestrator.listener import Listener
+    from orchestrator.records import StudyRecord
+    from orchestrator.spec import StudySpec
+
+
+@click.command("run")
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option(
+    "--backend",
+    type=click.Choice(["ray", "local"]),
+    default="ray",
+    show_default=True,
+    help="ray: actors beside each other; local: one after another in this process, repeatable bit for bit.",
+)
+@click.option("--address", help="A running Ray cluster to use instead of starting one here.")
+@click.option("--quiet", is_flag=True, help="Print nothing but the result.")
+@json_option
+def command(spec: Path, backend: str, address: str | None, quiet: bool, as_json: bool) -> int:
+    """Run the study described by SPEC, a YAML file; an existing study of that name is continued.
+
+    Ctrl-C stops it cleanly; running it again goes on where it stopped, finished trials untouched.
+    """
+    from orchestrator.home import Home
+    from orchestrator.records import StudyState
+    from orchestrator.spec import load_spec
+
+    study_spec = load_spec(spec)
+    home = Home.from_environment().create()
+    listener = _listener(silent=quiet or as_json)
+    record = _drive(study_spec, home, backend, address, listener)
+    _print_result(record, spec, as_json)
+    return {StudyState.FAILED: 1, StudyState.INTERRUPTED: 130}.get(record.state, 0)
+
+
+def _drive(spec: "StudySpec", home: "Home", backend_name: str, address: str | None, listener: "Listener") -> "StudyRecord":
+    """Lock, open, run, close: in that order, so that nothing is created for a request that cannot be met."""
+    import time
+
+    from orchestrator.driver_lock import driver_lock
+    from orchestrator.interrupts import interrupt_on_sigterm
+    from orchestrator.runner import Runner
+    from orchestrator.study import Study
+    from orchestrator.tracking.mlflow_tracker import MlflowTracker
+
+    with interrupt_on_sigterm(), driver_lock(home, spec.name):
+        study = Study.open(spec, home)
+        backend = _make_backend(spec, backend_name, address)
+        try:
+            tracker = MlflowTracker(home, spec.name)
+            try:
+                runner = Runner(
+                    spec=spec,
+                    study=study,
+                    backend=backend,
+                    tracker=tracker,
+                    home=home,
+                    clock=time.monotonic,
+                    listener=listener,
+                )
+                return runner.run()
+            finally:
+                tracker.close()
+        finally:
+            backend.close()
+
+
+def _make_backend(spec: "StudySpec", name: str, address: str | None) -> "Backend":
+    if name == "local":
+        from orchestrator.backends.local_backend import LocalBackend
+
+        return LocalBackend()
+    from orchestrator.backends.ray_backend import RayBackend
+
+    return RayBackend(cpus=spec.resources.train.cpus, gpus=spec.resources.train.gpus, address=address)
+
+
+def _listener(silent: bool) -> "Listener":
+    if silent:
+        from orchestrator.listener import Silence
+
+        return Silence()
+    from rich.console import Console
+
+    from orchestrator.progress import Progress
+
+    return Progress(Console(stderr=True))
+
+
+def _print_result(record: "StudyRecord", spec: Path, as_json: bool) -> None:
+    if as_json:
+        from orchestrator.export import study_summary
+
+        echo_json(study_summary(record))
+        return
+    from rich.console import Console
+
+    from orchestrator.records import StudyState
+    from orchestrator.tables import print_study
+
+    print_study(Console(), record)
+    if record.state is StudyState.INTERRUPTED:
+        click.echo(f"\nTo continue: plt run {spec}")
+    click.echo("\nTo look at it: plt dashboard")

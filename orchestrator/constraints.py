@@ -1,0 +1,64 @@
+"""Constraints on metrics, as a study file writes them: `decode/ms_per_token <= 12`, `kv/bytes_per_sequence <= 4MB`.
+
+Pure. The amount of a constraint is positive when it is violated, zero or negative when it is met, which is Optuna's
+convention; a strict comparison that is exactly met is violated by the smallest positive float.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from orchestrator.quantity import size
+
+_SHAPE = re.compile(r"\s*([^\s<>=!]+)\s*(<=|>=|<|>)\s*(\S+)\s*")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """One bound on one metric."""
+
+    text: str
+    """As written, with single spaces: the constraint's name in records and storage."""
+    metric: str
+    operator: str
+    """`<=`, `<`, `>=` or `>`."""
+    bound: float
+
+    def amount(self, value: float) -> float:
+        """By how much the value violates the bound, in the metric's unit; at most 0 when it is met."""
+        excess = value - self.bound if self.operator in ("<=", "<") else self.bound - value
+        if excess == 0 and self.operator in ("<", ">"):
+            return sys.float_info.min
+        return excess
+
+
+def parse_constraint(text: str) -> Constraint:
+    """Read `METRIC <= AMOUNT`; a `ValueError` says what is allowed."""
+    match = _SHAPE.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            "must be METRIC, then one of <=, <, >=, >, then an amount, such as 'decode/ms_per_token <= 12'"
+        )
+    metric, operator, amount = match.groups()
+    return Constraint(text=f"{metric} {operator} {amount}", metric=metric, operator=operator, bound=_bound(amount))
+
+
+def _bound(amount: str) -> float:
+    try:
+        bound = float(amount)
+    except ValueError:
+        bound = float(str(size(amount)))
+    if not math.isfinite(bound):
+        raise ValueError(f"must compare with a finite number, and {amount!r} is none")
+    return bound
+
+
+def violations(constraints: Iterable[Constraint], metrics: Mapping[str, float]) -> dict[str, float]:
+    """Constraint text to amount, for the constraints whose metric is known."""
+    return {
+        constraint.text: constraint.amount(metrics[constraint.metric])
+        for constraint in constraints
+        if constraint.metric in metrics
+    }

@@ -1,0 +1,80 @@
+"""The command line: `plt COMMAND`.
+
+Importing this module costs milliseconds: every command imports what it needs when it runs, so `plt --help` loads neither
+torch nor ray nor mlflow. A `PltError` becomes one line on standard error and exit code 2; 0 is done, 1 a study that failed,
+130 an interrupt.
+"""
+
+import importlib
+import sys
+
+import click
+
+from orchestrator.errors import PltError
+
+_COMMANDS = {
+    "run": "Run a study here, with live progress; run it again to continue it.",
+    "list": "List the studies of this home.",
+    "status": "Show how a study stands, and its best configurations.",
+    "compare": "Compare trials: what differs, and what came of it.",
+    "export": "Write every trial of a study as JSON, CSV or Parquet.",
+    "dashboard": "Open the dashboard on this machine.",
+    "doctor": "Check what is installed, writable and reachable, and how fast.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Finds a command's module only when that command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the story, not of the alphabet."""
+        del ctx
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, from `orchestrator.commands.NAME_command`."""
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"orchestrator.commands.{cmd_name}_command")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in `plt --help`, without importing any command."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="plt-orchestrator")
+def cli() -> None:
+    """Which loop count, window and gate should your Parallel Loop Transformer have?
+
+    PLT_HOME (default ./plt-home) is where studies, data and measurements are kept; MLFLOW_TRACKING_URI sends tracked
+    runs to a server of yours.
+    """
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and give the exit code."""
+    try:
+        code = cli.main(args=arguments, standalone_mode=False)
+    except PltError as error:
+        click.echo(f"plt: {error}", err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("plt: interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    return code if isinstance(code, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,36 @@
+"""Which metrics a study produces, by its data and its benchmark: what objectives and constraints may name."""
+
+from collections.abc import Iterable
+
+from workers.config import BenchmarkConfig
+
+TEXT = ("val/bits_per_byte", "val/accuracy", "val/loss")
+"""Held-out text."""
+PHOP = ("tasks/phop/accuracy", "tasks/phop/majority", "val/loss")
+"""Held-out sequences of p-hop induction."""
+TRAINING = ("model/parameters", "train/flops", "train/tokens", "train/seconds", "train/loss")
+"""Every trial."""
+DECODING = (
+    "decode/ms_per_token",
+    "decode/ms_per_token_p95",
+    "decode/latency_ratio",
+    "decode/tokens_per_second",
+    "decode/roofline_fraction",
+    "prefill/ms",
+    "kv/bytes_per_sequence",
+    "kv/carry_bytes_per_sequence",
+    "kv/ratio",
+)
+"""The decode benchmark, for its first batch size; for the others with `bN/` before the name."""
+
+ALL = frozenset((*TEXT, *PHOP, *TRAINING, *DECODING))
+
+
+def produced(corpora: Iterable[str], grid: BenchmarkConfig | None) -> list[str]:
+    """The metrics that every point of a study has, whichever of its corpora it is trained on."""
+    held_out = [PHOP if corpus == "phop" else TEXT for corpus in corpora]
+    common = [metric for metric in held_out[0] if all(metric in other for other in held_out)]
+    if grid is None:
+        return [*common, *TRAINING]
+    further = [f"b{size}/{metric}" for size in grid.batch_sizes[1:] for metric in DECODING]
+    return [*common, *DECODING, *further, *TRAINING]

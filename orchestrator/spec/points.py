@@ -1,0 +1,71 @@
+"""The points of a search space, walked in the file's order: the first parameter changes slowest."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.configuration import written_knobs
+from orchestrator.spec.search import Parameter
+
+if TYPE_CHECKING:
+    from orchestrator.spec.study_spec import StudySpec
+
+ENUMERABLE = 10_000
+"""Points beyond which a space is sampled rather than enumerated."""
+
+Point = dict[str, Any]
+Values = Callable[[Parameter], Sequence[Any]]
+
+
+class Endless(Exception):
+    """A point has a parameter with infinitely many values, or there are more than `ENUMERABLE` points."""
+
+
+def enumerate_points(spec: "StudySpec") -> list[Point] | None:
+    """Every point, or None when there are too many; several points may be one configuration."""
+    try:
+        return _at_most(walk(spec, _every))
+    except Endless:
+        return None
+
+
+def extreme_points(spec: "StudySpec") -> list[Point]:
+    """All choices and the ends of all ranges combined; a fixed random part of that when there are too many."""
+    try:
+        return _at_most(walk(spec, lambda parameter: parameter.ends()))
+    except Endless:
+        random = Random(0)
+        return [next(walk(spec, lambda parameter: [random.choice(parameter.ends())])) for _ in range(ENUMERABLE)]
+
+
+def walk(spec: "StudySpec", values: Values, params: Mapping[str, Any] | None = None) -> Iterator[Point]:
+    """Every combination of the values that each parameter gives, without parameters whose condition does not hold."""
+    yield from _extend(spec, values, list(spec.search), dict(params or {}))
+
+
+def _extend(spec: "StudySpec", values: Values, names: Sequence[str], params: Point) -> Iterator[Point]:
+    if not names:
+        yield params
+        return
+    name, rest = names[0], names[1:]
+    if not spec.search[name].applies(written_knobs(spec, params)):
+        yield from _extend(spec, values, rest, params)
+        return
+    for value in values(spec.search[name]):
+        yield from _extend(spec, values, rest, {**params, name: value})
+
+
+def _every(parameter: Parameter) -> Sequence[Any]:
+    values = parameter.every()
+    if values is None:
+        raise Endless
+    return values
+
+
+def _at_most(points: Iterator[Point]) -> list[Point]:
+    found = []
+    for point in points:
+        if len(found) == ENUMERABLE:
+            raise Endless
+        found.append(point)
+    return found

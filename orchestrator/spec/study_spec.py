@@ -1,0 +1,119 @@
+"""One study, as its file describes it: read, checked and frozen.
+
+`StudySpec.from_plain` reads plain data and refuses everything that is wrong with it at once; `to_plain` gives back plain data
+that reads to an equal spec. Files are read by `orchestrator.spec.load`.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, InstanceOf, ValidationError, field_validator
+
+from orchestrator.constraints import Constraint, parse_constraint
+from orchestrator.home import valid_name
+from orchestrator.spec.checks import check
+from orchestrator.spec.problem import Locate, Path, Problem, dotted, problems_of, spec_error
+from orchestrator.spec.search import Parameter, read_search
+from orchestrator.spec.sections import (
+    BenchmarkSection,
+    BudgetSection,
+    DataSection,
+    ModelSection,
+    PrunerSection,
+    ResourcesSection,
+    RetrySection,
+    SamplerSection,
+    Section,
+    TrainSection,
+)
+
+
+class ObjectiveSection(Section):
+    """One metric to minimise or maximise."""
+
+    metric: str
+    direction: Literal["minimize", "maximize"]
+
+
+class StudySpec(Section):
+    """Everything that a study is."""
+
+    name: str
+    """The study's name, its folder's and its MLflow experiment's."""
+    question: str = ""
+    """What it is to find out, for people."""
+    model: ModelSection = ModelSection()
+    data: DataSection = DataSection()
+    train: TrainSection = TrainSection()
+    search: dict[str, InstanceOf[Parameter]] = {}
+    """Searched knobs in the file's order; without any, the study is one configuration."""
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)] = (0,)
+    """Replicates of every configuration."""
+    objectives: Annotated[tuple[ObjectiveSection, ...], Field(min_length=1, strict=False)]
+    constraints: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    sampler: SamplerSection = SamplerSection()
+    pruner: PrunerSection = PrunerSection()
+    budget: BudgetSection
+    resources: ResourcesSection = ResourcesSection()
+    benchmark: BenchmarkSection | None = None
+    retry: RetrySection = RetrySection()
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if not valid_name(name):
+            raise ValueError("must be letters, digits, dots, dashes and underscores, at most 100, the first no sign")
+        return name
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("must be distinct seeds")
+        return seeds
+
+    @classmethod
+    def from_plain(cls, written: Mapping[str, Any], locate: Locate = dotted) -> Self:
+        """Read plain data. Every problem is found before a `SpecError` is raised, each at the place `locate` gives."""
+        rest = dict(written)
+        entries = rest.pop("search", None) or {}
+        if not isinstance(entries, Mapping):
+            raise spec_error([Problem(("search",), f"search is {entries!r}; write one line per knob")], locate)
+        search, problems = read_search(entries)
+        try:
+            spec = cls.model_validate({**rest, "search": search})
+        except ValidationError as error:
+            raise spec_error([*problems_of(error, (), cls, written), *problems], locate) from None
+        problems += check(spec)
+        if problems:
+            raise spec_error(problems, locate)
+        return spec
+
+    def to_plain(self) -> dict[str, Any]:
+        """Numbers, text, lists and dictionaries, with what was left out of the sections still left out."""
+        plain: dict[str, Any] = self.model_dump(mode="json", exclude_none=True, exclude={"search"})
+        plain["search"] = {
+            name: parameter.model_dump(mode="json", exclude_defaults=True) for name, parameter in self.search.items()
+        }
+        return plain
+
+    def fixed(self) -> dict[str, Any]:
+        """The knobs that the file fixes, by flat name."""
+        return {
+            name: value
+            for section in (self.model, self.data, self.train)
+            for name, value in section
+            if value is not None
+        }
+
+    def parsed_constraints(self) -> tuple[Constraint, ...]:
+        """The constraints, ready to judge metrics."""
+        return tuple(parse_constraint(text) for text in self.constraints)
+
+    def place_of(self, knob: str) -> Path:
+        """Where the file says what a knob is: under search, under its section, or the section that should have it."""
+        if knob in self.search:
+            return ("search", knob)
+        sections = ("model", "data", "train")
+        holder = next((name for name in sections if knob in type(getattr(self, name)).model_fields), "model")
+        return (holder, knob)

@@ -1,0 +1,104 @@
+"""Tables for the terminal: studies, the front, a comparison."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from orchestrator.comparison import Comparison
+from orchestrator.configurations import group
+from orchestrator.formats import unit, with_interval
+from orchestrator.records import StudyRecord, TrialState
+
+
+def params_text(params: Mapping[str, Any]) -> str:
+    """`num_loops=2 window=16`."""
+    return " ".join(f"{name}={value}" for name, value in params.items()) or "(nothing searched)"
+
+
+def heading(metric: str) -> str:
+    """A metric's column heading, with its unit."""
+    suffix = unit(metric)
+    return metric if suffix in ("", "bytes") else f"{metric}\n[dim]{suffix}[/]"
+
+
+def studies_table(studies: Iterable[StudyRecord]) -> Table:
+    """One row per study."""
+    table = Table("study", "state", "configurations", "trials", "failed", "question", box=None, pad_edge=False)
+    for study in studies:
+        states = Counter(trial.state for trial in study.trials)
+        finished = sum(count for state, count in states.items() if state.finished)
+        known = len({trial.configuration for trial in study.trials})
+        table.add_row(
+            study.name,
+            study.state.value,
+            f"{known} of {study.budget}",
+            f"{finished} finished",
+            str(states[TrialState.FAIL]),
+            study.question,
+        )
+    return table
+
+
+def front_table(study: StudyRecord, title: str = "front") -> Table:
+    """The configurations that no other beats in every objective, means with 95 % intervals over seeds."""
+    objectives = [objective.metric for objective in study.objectives]
+    table = Table(title=f"{title}: {', '.join(_goals(study))}", title_justify="left", box=None, pad_edge=False)
+    table.add_column("trials")
+    for name in study.search:
+        table.add_column(name)
+    for metric in objectives:
+        table.add_column(heading(metric), justify="right")
+    front = [configuration for configuration in group(study) if configuration.on_front]
+    first = study.objectives[0]
+    front.sort(key=lambda one: one.metrics[first.metric].mean, reverse=first.direction == "maximize")
+    for configuration in front:
+        table.add_row(
+            ",".join(str(trial.number) for trial in configuration.trials),
+            *(str(configuration.params.get(name, "-")) for name in study.search),
+            *(with_interval(metric, configuration.metrics[metric]) for metric in objectives),
+        )
+    return table
+
+
+def print_study(console: Console, study: StudyRecord) -> None:
+    """State, counts, failures by reason, front."""
+    known = {trial.configuration for trial in study.trials}
+    states = Counter(trial.state.value for trial in study.trials)
+    driver = f" (driver {study.driver})" if study.driver else ""
+    console.print(
+        f"[bold]{study.name}[/]: {study.state.value}{driver}" + (f", {study.message}" if study.message else "")
+    )
+    counts = ", ".join(f"{count} {state}" for state, count in states.items()) or "no trial yet"
+    console.print(f"{len(known)} of {study.budget} configurations; {counts}", highlight=False)
+    for reason, count in Counter(trial.failure["reason"] for trial in study.trials if trial.failure).items():
+        example = next(t for t in study.trials if t.failure and t.failure["reason"] == reason)
+        assert example.failure is not None
+        console.print(f"  {count} x {reason}, e.g. trial {example.number}: {example.failure['message']}", markup=False)
+    if any(configuration.on_front for configuration in group(study)):
+        console.print(front_table(study))
+    elif any(trial.state is TrialState.COMPLETE for trial in study.trials):
+        console.print("no feasible configuration: every finished one breaks a constraint")
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """Knobs that differ, then metrics with differences from the first trial."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for name in comparison.trials:
+        table.add_column(name, justify="right")
+    for knob, values in comparison.differing_knobs.items():
+        table.add_row(knob, *("-" if value is None else str(value) for value in values))
+    table.add_section()
+    for metric, intervals in comparison.metrics.items():
+        cells = ["-" if interval is None else with_interval(metric, interval) for interval in intervals]
+        table.add_row(f"{metric} [dim]{unit(metric) if unit(metric) != 'bytes' else ''}[/]", *cells)
+    console.print(table)
+    if not comparison.differing_knobs:
+        console.print("the trials have the same knobs; they differ in their seed only")
+
+
+def _goals(study: StudyRecord) -> list[str]:
+    return [f"{objective.direction} {objective.metric}" for objective in study.objectives]

@@ -1,0 +1,120 @@
+"""Reaching MLflow: a quiet client with bounded patience, and one experiment per study.
+
+MLflow takes seconds to import, so it is imported on the first call and not with this module. Making the schema of a
+fresh database is slow and goes wrong when two processes do it at once, so it is done under a lock file in the home.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import ServiceError
+from orchestrator.home import Home
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment
+
+_QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # what goes wrong is raised, and said by us
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+_PATIENCE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # by default 7 with growing pauses: minutes for a dead server
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+}
+
+
+def connect(home: Home) -> "MlflowClient":
+    """A client of the home's MLflow; the database of a new home is made first. Use it inside `service_errors`."""
+    for name, value in {**_QUIET, **_PATIENCE}.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    if is_server(home.mlflow_uri):
+        return MlflowClient(tracking_uri=home.mlflow_uri)
+    with _locked(home.mlflow_lock):
+        return MlflowClient(tracking_uri=home.mlflow_uri)
+
+
+@contextmanager
+def service_errors(home: Home) -> Iterator[None]:
+    """Turn what MLflow raises inside into a ServiceError of one line, with the remedy."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        raise ServiceError(unreachable(home, error)) from error
+
+
+def is_server(uri: str) -> bool:
+    """Whether a tracking address is a server's, which keeps artifacts itself, and not a database's."""
+    return uri.startswith(("http://", "https://"))
+
+
+def unreachable(home: Home, error: Exception) -> str:
+    """One line that says which MLflow cannot be used, why, and what to do."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+    remedy = (
+        "start the server, or unset MLFLOW_TRACKING_URI to track in PLT_HOME"
+        if is_server(home.mlflow_uri)
+        else "check that the database exists and may be written to, or set MLFLOW_TRACKING_URI"
+    )
+    return f"MLflow at {home.mlflow_uri} cannot be used ({reason}); {remedy}"
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether a failed request may succeed later: the server was silent, busy or failing, or the database locked."""
+    from mlflow.exceptions import MlflowException
+
+    if not isinstance(error, MlflowException):
+        return isinstance(error, OSError)
+    return error.error_code in ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "IO_ERROR")
+
+
+def find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
+    """The study's experiment, or None when there is none yet.
+
+    Raises:
+        ServiceError: Somebody deleted it; MLflow keeps the name until it is restored or purged.
+    """
+    experiment = client.get_experiment_by_name(name)
+    if experiment is not None and experiment.lifecycle_stage == "deleted":
+        raise ServiceError(
+            f"the MLflow experiment {name!r} was deleted and MLflow keeps its name; restore it "
+            f"(mlflow experiments restore --experiment-id {experiment.experiment_id}) or give the study another name"
+        )
+    return experiment
+
+
+def open_experiment(client: "MlflowClient", home: Home, name: str) -> str:
+    """The id of the study's experiment, made when there is none; safe against another process that does the same."""
+    from mlflow.exceptions import MlflowException
+
+    if (experiment := find_experiment(client, name)) is not None:
+        return experiment.experiment_id
+    artifacts = None if is_server(home.mlflow_uri) else (home.mlflow_artifacts / name).as_uri()
+    try:
+        return client.create_experiment(name, artifact_location=artifacts)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS" or (experiment := find_experiment(client, name)) is None:
+            raise
+        return experiment.experiment_id
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file; released by the system should the process die."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,149 @@
+"""The read side of the platform: studies from their storage, training curves from MLflow. The dashboard reads
+nothing else.
+
+What a study found comes from its own storage and needs no MLflow; only curves and links to runs do. When MLflow
+cannot be reached they raise a ServiceError, and `tracking_problem` says why.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import ServiceError
+from orchestrator.home import Home
+from orchestrator.records import StudyRecord
+from orchestrator.study import list_studies, read_study
+from orchestrator.tracking import projection
+from orchestrator.tracking.mlflow_connection import is_server, service_errors
+from orchestrator.tracking.tracked_run import Point, TrackedRun
+
+if TYPE_CHECKING:
+    from orchestrator.tracking.mlflow_runs import MlflowRuns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """A metric during training."""
+
+    steps: tuple[int, ...]
+    """Optimizer steps done, ascending."""
+    tokens: tuple[float, ...]
+    """Training tokens seen at each step; NaN where the report did not say."""
+    values: tuple[float, ...]
+    """NaN where the value was not finite."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLink:
+    """Where a trial's run is."""
+
+    run_id: str
+    url: str | None
+    """Its page on the MLflow server; None when MLflow is a database without a server."""
+    uri: str
+    """The tracking address, for `mlflow ui --backend-store-uri`."""
+
+
+class Reader:
+    """Reads one home. Cheap to make; MLflow is imported when the first curve is asked for."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._stores: dict[str, MlflowRuns] = {}
+
+    def names(self) -> list[str]:
+        """Names of the studies of this home."""
+        return list_studies(self.home)
+
+    def study(self, name: str) -> StudyRecord:
+        """One study with all its trials; a StudyError when there is none of that name."""
+        return read_study(self.home, name)
+
+    def studies(self) -> list[StudyRecord]:
+        """Every study, the one that moved last first."""
+        records = [self.study(name) for name in self.names()]
+        return sorted(records, key=_last_moved, reverse=True)
+
+    def curves(self, study: str, numbers: Sequence[int], metric: str, max_points: int = 1000) -> dict[int, Curve]:
+        """A metric's curve of each trial that reported it, thinned evenly to `max_points`, the ends kept.
+
+        Raises:
+            ServiceError: MLflow cannot be reached, or the study's experiment was deleted.
+        """
+        curves: dict[int, Curve] = {}
+        with service_errors(self.home):
+            store = self._store(study)
+            for number in numbers:
+                run = store.find_trial(number)
+                points = store.history(run.run_id, metric) if run is not None else []
+                if run is not None and points:
+                    curves[number] = _curve(points, store.history(run.run_id, projection.TOKENS), max_points)
+        return curves
+
+    def curve_metrics(self, study: str, numbers: Iterable[int]) -> list[str]:
+        """Names of the metrics that these trials reported while they trained; a ServiceError as for `curves`."""
+        names: set[str] = set()
+        with service_errors(self.home):
+            store = self._store(study)
+            for number in numbers:
+                if (run := store.find_trial(number)) is not None:
+                    names |= _reported(run)
+        return sorted(names - {projection.TOKENS, projection.SECONDS})
+
+    def run_link(self, study: str, number: int) -> RunLink | None:
+        """Where a trial's run is, None when it has none yet; a ServiceError as for `curves`."""
+        with service_errors(self.home):
+            store = self._store(study)
+            run = store.find_trial(number)
+        if run is None:
+            return None
+        uri = self.home.mlflow_uri
+        page = f"{uri.rstrip('/')}/#/experiments/{store.experiment_id}/runs/{run.run_id}"
+        return RunLink(run_id=run.run_id, url=page if is_server(uri) else None, uri=uri)
+
+    def tracking_problem(self, study: str) -> str | None:
+        """Why a study's curves cannot be read, in one line, or None."""
+        try:
+            with service_errors(self.home):
+                self._store(study)
+        except ServiceError as error:
+            return str(error)
+        return None
+
+    def _store(self, study: str) -> "MlflowRuns":
+        """The study's runs; looked up again as long as the study has no experiment."""
+        from orchestrator.tracking.mlflow_runs import MlflowRuns
+
+        store = self._stores.get(study)
+        if store is None or store.experiment_id is None:
+            store = self._stores[study] = MlflowRuns(self.home, study)
+        return store
+
+
+def _reported(run: TrackedRun) -> set[str]:
+    """The tracker's own list once the trial ended; before that a run has no other metrics than reported ones."""
+    listed = run.tags.get(projection.CURVES)
+    return set(run.metrics) if listed is None else set(listed.split(","))
+
+
+def _curve(points: Sequence[Point], tokens: Sequence[Point], max_points: int) -> Curve:
+    tokens_at = {point.step: point.value for point in tokens}
+    kept = _thinned(points, max_points)
+    return Curve(
+        steps=tuple(point.step for point in kept),
+        tokens=tuple(tokens_at.get(point.step, float("nan")) for point in kept),
+        values=tuple(point.value for point in kept),
+    )
+
+
+def _thinned(points: Sequence[Point], most: int) -> list[Point]:
+    """At most `most` points, evenly spaced by position, the first and the last among them."""
+    if len(points) <= most:
+        return list(points)
+    gap = (len(points) - 1) / (most - 1)
+    return [points[round(index * gap)] for index in range(most)]
+
+
+def _last_moved(study: StudyRecord) -> float:
+    moments = [study.created, *(trial.started for trial in study.trials), *(trial.ended for trial in study.trials)]
+    return max((moment.timestamp() for moment in moments if moment is not None), default=0.0)

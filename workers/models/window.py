@@ -1,0 +1,72 @@
+"""Sliding-window attention: query slot t sees key slots max(0, t-w+1)..t, the current one included.
+
+On CUDA it is FlexAttention with a block mask, which skips the blocks outside the band; elsewhere, and for the shapes
+that FlexAttention does not take (head width below 16, float64), `scaled_dot_product_attention` with a band mask. Masks
+are built once per length, window and device and kept; under `torch.compile` they are part of the graph instead.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch.nn.functional import scaled_dot_product_attention
+
+FLEX_MIN_HEAD_DIM = 16
+"""Narrowest head that FlexAttention's kernels take."""
+
+
+def attend_window(query: Tensor, key: Tensor, value: Tensor, window: int) -> Tensor:
+    """Windowed attention of `query` (B, H, S, dh) over `key` and `value` (B, Hkv, S, dh), both at slots 0..S-1."""
+    flex = query.is_cuda and query.shape[-1] >= FLEX_MIN_HEAD_DIM and query.dtype != torch.float64
+    return (attend_window_flex if flex else attend_window_sdpa)(query, key, value, window)
+
+
+def attend_window_sdpa(query: Tensor, key: Tensor, value: Tensor, window: int) -> Tensor:
+    """`attend_window` through a dense band mask."""
+    mask = band_mask(query.shape[2], window, query.device)
+    return scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=query.shape[1] != key.shape[1])
+
+
+def attend_window_flex(query: Tensor, key: Tensor, value: Tensor, window: int) -> Tensor:
+    """`attend_window` through FlexAttention, compiled on CUDA."""
+    compiled = query.is_cuda and not torch.compiler.is_compiling()
+    kernel = cast("Callable[..., Tensor]", _compiled_flex() if compiled else flex_attention)
+    mask = _block_mask(query.shape[2], window, query.device)
+    return kernel(query, key, value, block_mask=mask, enable_gqa=query.shape[1] != key.shape[1])
+
+
+def band_mask(length: int, window: int, device: torch.device) -> Tensor:
+    """Boolean (S, S) mask, true where query slot (row) sees key slot (column)."""
+    if torch.compiler.is_compiling():
+        return _build_band(length, window, device)
+    return _kept_band(length, window, device)
+
+
+def _build_band(length: int, window: int, device: torch.device) -> Tensor:
+    slot = torch.arange(length, device=device)
+    distance = slot[:, None] - slot
+    return (distance >= 0) & (distance < window)
+
+
+@lru_cache(maxsize=16)
+def _kept_band(length: int, window: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # an inference tensor could not take part in training later
+        return _build_band(length, window, device)
+
+
+@lru_cache(maxsize=16)
+def _block_mask(length: int, window: int, device: torch.device) -> BlockMask:
+    def visible(batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:  # noqa: ARG001 (Flex's signature)
+        distance = row - column
+        return (distance >= 0) & (distance < window)
+
+    with torch.inference_mode(False):
+        return create_block_mask(visible, B=None, H=None, Q_LEN=length, KV_LEN=length, device=str(device))
+
+
+@lru_cache(maxsize=1)
+def _compiled_flex() -> object:
+    return torch.compile(flex_attention)
