@@ -1,7 +1,7 @@
 """Decode measurements by architecture, grid and hardware: each is made once per home.
 
-Latency and KV memory depend on shapes, not on weights, so one measurement serves every trial, seed and study that has the
-architecture. A file per key, written aside and renamed.
+Latency and KV memory depend on shapes, not on weights, so one measurement serves every trial, seed and study that has
+the architecture. A file per key, written aside and renamed.
 """
 
 import json

@@ -1,8 +1,8 @@
 """From one point of the search space to everything that a trial needs to know: `resolve(spec, params)`.
 
-A knob has one flat name (`num_loops`, `window`, `seq_len`, `lr`, ...), whichever section of the study file it stands in. Its
-value is the searched one, else the one that the file fixes, else the variant's preset, else the default. Two points that
-resolve to the same normalised model, data and training are one configuration: their fingerprints are equal.
+A knob has one flat name (`num_loops`, `window`, `seq_len`, `lr`, ...), whichever section of the study file it stands
+in. Its value is the searched one, else the one that the file fixes, else the variant's preset, else the default. Two
+points that resolve to the same normalised model, data and training are one configuration: their fingerprints are equal.
 """
 
 import re
@@ -110,7 +110,7 @@ def resolve(spec: "StudySpec", params: Mapping[str, Any]) -> Configuration:
         data = DataConfig(**_of(DataConfig, knobs)).normalised()
         train = TrainConfig(**_of(TrainConfig, knobs))
         model = _model(knobs, vocab_size=data.vocab_size, length=data.seq_len)
-        grid = None if spec.benchmark is None else spec.benchmark.grid()
+        grid = None if spec.benchmark is None else spec.benchmark.config()
         deployed = (
             None if spec.benchmark is None or grid is None else _deployed(knobs, spec.benchmark.sizes(), data, grid)
         )
@@ -141,7 +141,8 @@ def resolve(spec: "StudySpec", params: Mapping[str, Any]) -> Configuration:
 def written_knobs(spec: "StudySpec", params: Mapping[str, Any]) -> dict[str, Any]:
     """Every knob by its flat name before normalisation: defaults, then the variant, then fixed, then searched values.
 
-    With part of the parameters this is what is known so far, which is what the conditions of the next ones are judged by.
+    With part of the parameters this is what is known so far, which is what the conditions of the next ones are judged
+    by.
     """
     fixed = spec.fixed()
     variant = params.get("variant", fixed.get("variant"))

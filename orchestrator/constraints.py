@@ -19,8 +19,6 @@ _SHAPE = re.compile(r"\s*([^\s<>=!]+)\s*(<=|>=|<|>)\s*(\S+)\s*")
 class Constraint:
     """One bound on one metric."""
 
-    text: str
-    """As written, with single spaces: the constraint's name in records and storage."""
     metric: str
     operator: str
     """`<=`, `<`, `>=` or `>`."""
@@ -42,7 +40,7 @@ def parse_constraint(text: str) -> Constraint:
             "must be METRIC, then one of <=, <, >=, >, then an amount, such as 'decode/ms_per_token <= 12'"
         )
     metric, operator, amount = match.groups()
-    return Constraint(text=f"{metric} {operator} {amount}", metric=metric, operator=operator, bound=_bound(amount))
+    return Constraint(metric=metric, operator=operator, bound=_bound(amount))
 
 
 def _bound(amount: str) -> float:
@@ -55,10 +53,15 @@ def _bound(amount: str) -> float:
     return bound
 
 
-def violations(constraints: Iterable[Constraint], metrics: Mapping[str, float]) -> dict[str, float]:
+def violations(constraints: Iterable[str], metrics: Mapping[str, float]) -> dict[str, float]:
     """Constraint text to amount, for the constraints whose metric is known."""
     return {
-        constraint.text: constraint.amount(metrics[constraint.metric])
-        for constraint in constraints
-        if constraint.metric in metrics
+        text: constraint.amount(metrics[constraint.metric])
+        for text in constraints
+        if (constraint := parse_constraint(text)).metric in metrics
     }
+
+
+def violated_constraints(constraints: Iterable[str], metrics: Mapping[str, float]) -> tuple[str, ...]:
+    """The constraints that these metrics are known to break."""
+    return tuple(text for text, amount in violations(constraints, metrics).items() if amount > 0)

@@ -1,8 +1,8 @@
 """The command line: `plt COMMAND`.
 
-Importing this module costs milliseconds: every command imports what it needs when it runs, so `plt --help` loads neither
-torch nor ray nor mlflow. A `PltError` becomes one line on standard error and exit code 2; 0 is done, 1 a study that failed,
-130 an interrupt.
+Importing this module costs milliseconds: every command imports what it needs when it runs, so `plt --help` loads
+neither torch nor ray nor mlflow. A `PltError` becomes one line on standard error and exit code 2; 0 is done, 1 a study
+that failed, 130 an interrupt.
 """
 
 import importlib

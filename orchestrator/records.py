@@ -1,7 +1,7 @@
 """What is known of a study and its trials, as plain frozen records.
 
-They are what the command line prints, the dashboard draws, the tracker mirrors and `plt export` writes. The truth behind
-them is the Optuna storage; nothing here touches it.
+They are what the command line prints, the dashboard draws, the tracker mirrors and `plt export` writes. The truth
+behind them is the Optuna storage; nothing here touches it.
 """
 
 from collections.abc import Mapping

@@ -1,14 +1,15 @@
 """The driver's loop: ask the study for trials, run them on the backend, tell their outcomes, mirror them in the tracker.
 
-    ask -> measure the architecture (once per home and hardware) -> infeasible? tell
+    ask -> breaks a constraint by its shapes alone? tell
+        -> measure the architecture (once per home and hardware) -> breaks a constraint? tell
         -> train and evaluate, reporting -> tell
 
-The runner is the only writer of the study and the tracker. It takes decisions from `orchestrator.policy` and never looks at a
-clock but the one it was given.
+The runner is the only writer of the study and the tracker. It takes decisions from `orchestrator.policy` and never
+looks at a clock but the one it was given.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Backend, Event
 from orchestrator.benchmark_cache import BenchmarkCache, Measurement
@@ -32,7 +33,8 @@ class _Active:
 
     trial: TrialRecord
     configuration: Configuration
-    measured: Measurement | None = None
+    known: dict[str, float] = field(default_factory=dict)
+    """Metrics that are known without training."""
     attempt: int = 0
 
 
@@ -110,22 +112,23 @@ class Runner:
         return limit is not None and self._clock() - self._began >= limit
 
     def _admit(self, trial: TrialRecord) -> None:
-        """Take a trial in hand: measure its architecture first unless that is known already."""
+        """Take a trial in hand: settle what is known of it without training, cheapest first."""
         active = _Active(trial, resolve(self._spec, trial.params))
         self._active[trial.number] = active
-        if active.configuration.benchmark_model is None:
-            self._train(active)
-            return
+        active.known = active.configuration.metrics_beforehand()
         architecture = active.configuration.architecture
-        active.measured = self._benchmarks().get(architecture)
-        if active.measured is not None:
-            self._train_unless_infeasible(active)
+        if self._ended_as_infeasible(active):
+            return
+        if architecture is None:
+            self._train(active)
+        elif (measured := self._benchmarks().get(architecture)) is not None:
+            self._train_with(active, measured)
         elif architecture in self._measuring:
             self._measuring[architecture].append(trial.number)
         else:
             self._measuring[architecture] = [trial.number]
             self._measure_attempts[architecture] = 0
-            self._measure(active)
+            self._measure(architecture)
 
     def _benchmarks(self) -> BenchmarkCache:
         if self._cache is None:
@@ -133,26 +136,33 @@ class Runner:
             self._cache = BenchmarkCache(self._home.benchmarks, self._backend.hardware(), threads)
         return self._cache
 
-    def _measure(self, active: _Active) -> None:
-        architecture, model = active.configuration.architecture, active.configuration.benchmark_model
+    def _measure(self, architecture: str) -> None:
+        first = self._active[self._measuring[architecture][0]]
+        model, grid = first.configuration.benchmark_model, first.configuration.benchmark
         assert model is not None
+        assert grid is not None
         self._measure_attempts[architecture] += 1
-        self._listener.benchmark_started(active.trial)
+        self._listener.benchmark_started(first.trial)
         self._backend.submit(
             BenchmarkRequest(
                 attempt_id=f"benchmark-{architecture}",
                 model=model,
-                benchmark=self._spec.benchmark.config(),
+                benchmark=grid,
                 threads=self._spec.resources.benchmark.threads,
             )
         )
 
-    def _train_unless_infeasible(self, active: _Active) -> None:
-        measured = active.measured
-        if measured is not None and violated_constraints(self._spec.constraints, measured.metrics):
-            self._end(self._study.infeasible(active.trial.number, measured.metrics))
-        else:
+    def _train_with(self, active: _Active, measured: Measurement) -> None:
+        """Train with the architecture's measurements at hand, unless they break a constraint."""
+        active.known.update(measured.metrics)
+        if not self._ended_as_infeasible(active):
             self._train(active)
+
+    def _ended_as_infeasible(self, active: _Active) -> bool:
+        if not violated_constraints(self._spec.constraints, active.known):
+            return False
+        self._end(self._study.infeasible(active.trial.number, active.known))
+        return True
 
     def _train(self, active: _Active) -> None:
         number, configuration = active.trial.number, active.configuration
@@ -193,7 +203,7 @@ class Runner:
         waiting = self._measuring[architecture]
         failure = event.outcome.failure
         if failure is not None and self._decide(failure, self._measure_attempts[architecture]) is Decision.RETRY:
-            self._measure(self._active[waiting[0]])
+            self._measure(architecture)
             return
         del self._measuring[architecture]
         if failure is not None:
@@ -203,21 +213,18 @@ class Runner:
         measurement = Measurement(metrics=event.outcome.metrics, info=event.outcome.info)
         self._benchmarks().put(architecture, measurement)
         for number in waiting:
-            active = self._active[number]
-            active.measured = measurement
-            self._train_unless_infeasible(active)
+            self._train_with(self._active[number], measurement)
 
     def _trained(self, active: _Active, outcome: TrialOutcome) -> None:
         number = active.trial.number
         self._study.end_attempt(number, outcome)
         if outcome.failure is None:
-            measured = active.measured.metrics if active.measured is not None else {}
-            self._end(self._study.complete(number, {**measured, **outcome.metrics}))
+            self._end(self._study.complete(number, {**active.known, **outcome.metrics}))
         elif self._decide(outcome.failure, active.attempt) is Decision.RETRY:
             self._listener.trial_retried(active.trial, outcome.failure.message)
             self._train(active)
         else:
-            self._end(self._study.fail(number, outcome.failure, outcome.metrics))
+            self._end(self._study.fail(number, outcome.failure, {**active.known, **outcome.metrics}))
 
     def _decide(self, failure: Failure, attempts: int) -> Decision:
         return decide(failure, attempts, self._spec.retry.max_attempts)

@@ -21,7 +21,7 @@ def check(spec: "StudySpec") -> list[Problem]:
         return problems
     configurations: list[Configuration] = []
     found: dict[str, Problem] = {}
-    for point in extreme_points(spec):
+    for point in enumerate_points(spec) or extreme_points(spec):
         try:
             configurations.append(resolve(spec, point))
         except ValueError as error:
@@ -35,7 +35,7 @@ def _conditions(spec: "StudySpec") -> Iterator[Problem]:
     for position, (name, parameter) in enumerate(spec.search.items()):
         for condition in parameter.conditions:
             needed = {condition.knob} | ({"variant"} if condition.knob in LOOP_KNOBS else set())
-            for late in needed & set(order[position:]):
+            for late in sorted(needed & set(order[position:])):
                 yield Problem(
                     ("search", name, "when", condition.knob),
                     f"the condition of {name} depends on {late}, which must be searched before it; move {late} up",
@@ -44,7 +44,7 @@ def _conditions(spec: "StudySpec") -> Iterator[Problem]:
 
 def _metrics(spec: "StudySpec") -> Iterator[Problem]:
     corpora = spec.search["corpus"].ends() if "corpus" in spec.search else [spec.data.corpus or "stdlib"]
-    grid = None if spec.benchmark is None else spec.benchmark.grid()
+    grid = None if spec.benchmark is None else spec.benchmark.config()
     known = produced(corpora, grid)
     seen: set[str] = set()
     for index, objective in enumerate(spec.objectives):
@@ -86,7 +86,7 @@ def _constraints(spec: "StudySpec", configurations: list[Configuration]) -> Iter
         if values and all(constraint.amount(value) > 0 for value in values):
             yield Problem(
                 ("constraints", index),
-                f"no point meets {constraint.text!r}: {constraint.metric} lies between {min(values):,} and {max(values):,}",
+                f"no point meets {text!r}: {constraint.metric} lies from {min(values):,} to {max(values):,}",
             )
 
 

@@ -1,7 +1,7 @@
 """When a searched parameter applies: `when: {num_loops: ">1", local: swa, variant: [plt, loop]}`.
 
-Every named knob must meet its condition: a plain value means equal, a list one of, and text that begins with `>`, `>=`, `<`,
-`<=` or `!=` compares. A knob without a value meets no comparison but `!=`.
+Every named knob must meet its condition: a plain value means equal, a list one of, and text that begins with `>`, `>=`,
+`<`, `<=` or `!=` compares. A knob without a value meets no comparison but `!=`.
 """
 
 import operator

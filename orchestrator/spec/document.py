@@ -1,8 +1,8 @@
 """A study file's text as plain data, with the line of every key.
 
-YAML 1.2: `1e-4` is a number, `on` a word. Nothing is ever constructed from a tag. `base: other.yaml` takes that file, relative
-to this one, and overrides it: sections are merged key by key, a searched knob is replaced as a whole, and `null` takes a key
-of the base away.
+YAML 1.2: `1e-4` is a number, `on` a word. Nothing is ever constructed from a tag. `base: other.yaml` takes that file,
+relative to this one, and overrides it: sections are merged key by key, a searched knob is replaced as a whole, and
+`null` takes a key of the base away.
 """
 
 import math
@@ -18,8 +18,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from orchestrator.errors import SpecError
 from orchestrator.spec.problem import Path, Problem, dotted, spec_error
 
-_LARGEST = 10_000
-"""Values in one file; aliases of aliases grow without bound."""
+_LARGEST, _DEEPEST = 10_000, 20
+"""Values in one file and levels of nesting; aliases of aliases grow without bound."""
 
 
 @dataclass
@@ -106,8 +106,9 @@ class _Reader:
 
     def _plain(self, node: object, path: Path) -> Any:
         self._count += 1
-        if self._count > _LARGEST:
-            raise SpecError(f"{self._document.locate(path)}: more than {_LARGEST:,} values; a study file is small")
+        if self._count > _LARGEST or len(path) > _DEEPEST:
+            place = self._document.locate(path)
+            raise SpecError(f"{place}: more than {_LARGEST:,} values or {_DEEPEST} levels; write the study out plainly")
         if isinstance(node, CommentedMap):
             return self._mapping(node, path)
         if isinstance(node, CommentedSeq):

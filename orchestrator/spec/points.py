@@ -1,6 +1,6 @@
 """The points of a search space, walked in the file's order: the first parameter changes slowest."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,14 @@ from orchestrator.spec.search import Parameter
 if TYPE_CHECKING:
     from orchestrator.spec.study_spec import StudySpec
 
-ENUMERABLE = 10_000
+ENUMERABLE = 2_000
 """Points beyond which a space is sampled rather than enumerated."""
 
 Point = dict[str, Any]
 Values = Callable[[Parameter], Sequence[Any]]
 
 
-class Endless(Exception):
+class TooManyPointsError(Exception):
     """A point has a parameter with infinitely many values, or there are more than `ENUMERABLE` points."""
 
 
@@ -25,22 +25,22 @@ def enumerate_points(spec: "StudySpec") -> list[Point] | None:
     """Every point, or None when there are too many; several points may be one configuration."""
     try:
         return _at_most(walk(spec, _every))
-    except Endless:
+    except TooManyPointsError:
         return None
 
 
 def extreme_points(spec: "StudySpec") -> list[Point]:
-    """All choices and the ends of all ranges combined; a fixed random part of that when there are too many."""
+    """All choices and the ends of all ranges combined; a fixed random part of all values when there are too many."""
     try:
         return _at_most(walk(spec, lambda parameter: parameter.ends()))
-    except Endless:
+    except TooManyPointsError:
         random = Random(0)
-        return [next(walk(spec, lambda parameter: [random.choice(parameter.ends())])) for _ in range(ENUMERABLE)]
+        return [next(walk(spec, lambda parameter: [random.choice(_any(parameter))])) for _ in range(ENUMERABLE)]
 
 
-def walk(spec: "StudySpec", values: Values, params: Mapping[str, Any] | None = None) -> Iterator[Point]:
+def walk(spec: "StudySpec", values: Values) -> Iterator[Point]:
     """Every combination of the values that each parameter gives, without parameters whose condition does not hold."""
-    yield from _extend(spec, values, list(spec.search), dict(params or {}))
+    yield from _extend(spec, values, list(spec.search), {})
 
 
 def _extend(spec: "StudySpec", values: Values, names: Sequence[str], params: Point) -> Iterator[Point]:
@@ -58,14 +58,18 @@ def _extend(spec: "StudySpec", values: Values, names: Sequence[str], params: Poi
 def _every(parameter: Parameter) -> Sequence[Any]:
     values = parameter.every()
     if values is None:
-        raise Endless
+        raise TooManyPointsError
     return values
 
 
+def _any(parameter: Parameter) -> Sequence[Any]:
+    return parameter.every() or parameter.ends()
+
+
 def _at_most(points: Iterator[Point]) -> list[Point]:
-    found = []
+    found: list[Point] = []
     for point in points:
         if len(found) == ENUMERABLE:
-            raise Endless
+            raise TooManyPointsError
         found.append(point)
     return found

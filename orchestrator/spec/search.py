@@ -3,8 +3,8 @@
     lr:         {low: 1e-3, high: 1e-2, log: true}
     window:     {choices: [8, 16, 64], when: {num_loops: ">1", local: swa}}
 
-Values are checked and converted by the knob's own type, so `tokens: {choices: [1M, 4M]}` holds whole numbers. A range over a
-whole-number knob is whole, bounds included; a `step` must lead from low to high exactly.
+Values are checked and converted by the knob's own type, so `tokens: {choices: [1M, 4M]}` holds whole numbers. A range
+over a whole-number knob is whole, bounds included; a `step` must lead from low to high exactly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class Parameter(Section):
     """What choices and ranges have in common."""
 
-    when: dict[str, Any] = {}
+    when: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("when")
     @classmethod

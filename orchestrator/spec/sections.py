@@ -1,7 +1,7 @@
 """The sections of a study file, and with them its whole vocabulary: which keys there are and what they may hold.
 
-The sections `model`, `data` and `train` hold knobs. A key that is left out is None here and gets its value later: from the
-search, the variant or the default. What a knob means is said where it takes effect: `workers.config`.
+The sections `model`, `data` and `train` hold knobs. A key that is left out is None here and gets its value later: from
+the search, the variant or the default. What a knob means is said where it takes effect: `workers.config`.
 """
 
 from typing import Annotated, Literal
@@ -119,6 +119,11 @@ class Share(Section):
     gpus: Annotated[float, Field(ge=0)] = 0.0
     cpus: Annotated[float, Field(gt=0)] = 1.0
 
+    @property
+    def threads(self) -> int:
+        """CPU threads of the attempt's process: whole CPUs, at least one."""
+        return max(1, int(self.cpus))
+
 
 class ResourcesSection(Section):
     """Reservations by kind of attempt."""
@@ -156,7 +161,7 @@ class BenchmarkSection(Section):
         sizes: dict[str, int] = self.model.model_dump(exclude_none=True)
         return sizes
 
-    def grid(self) -> BenchmarkConfig:
+    def config(self) -> BenchmarkConfig:
         """What the worker is asked to measure."""
         return BenchmarkConfig(
             batch_sizes=self.batch_sizes,

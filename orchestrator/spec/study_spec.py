@@ -1,7 +1,7 @@
 """One study, as its file describes it: read, checked and frozen.
 
-`StudySpec.from_plain` reads plain data and refuses everything that is wrong with it at once; `to_plain` gives back plain data
-that reads to an equal spec. Files are read by `orchestrator.spec.load`.
+`StudySpec.from_plain` reads plain data and refuses everything that is wrong with it at once; `to_plain` gives back
+plain data that reads to an equal spec. Files are read by `orchestrator.spec.load`.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, InstanceOf, ValidationError, field_validator
 
-from orchestrator.constraints import Constraint, parse_constraint
 from orchestrator.home import valid_name
 from orchestrator.spec.checks import check
 from orchestrator.spec.problem import Locate, Path, Problem, dotted, problems_of, spec_error
@@ -45,7 +44,7 @@ class StudySpec(Section):
     model: ModelSection = ModelSection()
     data: DataSection = DataSection()
     train: TrainSection = TrainSection()
-    search: dict[str, InstanceOf[Parameter]] = {}
+    search: dict[str, InstanceOf[Parameter]] = Field(default_factory=dict)
     """Searched knobs in the file's order; without any, the study is one configuration."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)] = (0,)
     """Replicates of every configuration."""
@@ -105,10 +104,6 @@ class StudySpec(Section):
             for name, value in section
             if value is not None
         }
-
-    def parsed_constraints(self) -> tuple[Constraint, ...]:
-        """The constraints, ready to judge metrics."""
-        return tuple(parse_constraint(text) for text in self.constraints)
 
     def place_of(self, knob: str) -> Path:
         """Where the file says what a knob is: under search, under its section, or the section that should have it."""

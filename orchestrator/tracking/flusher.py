@@ -46,11 +46,13 @@ class Flusher:
         self,
         send_metrics: Callable[[int, list[MetricPoint]], None],
         is_transient: Callable[[Exception], bool],
+        reason: Callable[[Exception], str] = str,
         capacity: int = 100_000,
         patience: float = 20.0,
     ) -> None:
         self._send_metrics = send_metrics
         self._is_transient = is_transient
+        self._reason = reason
         self._capacity = capacity
         self._patience = patience
         self._queue: deque[_Write | _Metric] = deque()
@@ -140,12 +142,11 @@ class Flusher:
             try:
                 send()
             except Exception as error:
-                reason = _one_line(error)
                 if self._is_transient(error):
-                    self._failing = reason
+                    self._failing = self._reason(error)
                     return False
                 with self._changed:
-                    self._refused.setdefault(label, reason)
+                    self._refused.setdefault(label, f"{type(error).__name__}: {self._reason(error)}")
         with self._changed:
             for _ in batch:
                 self._queue.popleft()
@@ -167,9 +168,3 @@ def _names(labels: Counter[str]) -> str:
     """The first few labels and how many more there are."""
     first = ", ".join(list(labels)[:5])
     return first if len(labels) <= 5 else f"{first} and {len(labels) - 5} more"
-
-
-def _one_line(error: Exception) -> str:
-    """The kind of an error and the first line of its text, cut to 300 characters."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]

@@ -5,6 +5,7 @@ fresh database is slow and goes wrong when two processes do it at once, so it is
 """
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,11 +32,21 @@ _PATIENCE = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
 
+_SIGNS = {
+    "Connection refused": "connection refused",
+    "Read timed out": "no answer in time",
+    "timed out": "no answer in time",
+    "Failed to resolve": "unknown host",
+    "Connection reset": "connection reset",
+}
+"""What the nested text of a failed HTTP request says, to what it means."""
+
 
 def connect(home: Home) -> "MlflowClient":
     """A client of the home's MLflow; the database of a new home is made first. Use it inside `service_errors`."""
     for name, value in {**_QUIET, **_PATIENCE}.items():
         os.environ.setdefault(name, value)
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns of every retry
     from mlflow import MlflowClient
 
     if is_server(home.mlflow_uri):
@@ -53,7 +64,7 @@ def service_errors(home: Home) -> Iterator[None]:
     try:
         yield
     except (MlflowException, SQLAlchemyError, OSError) as error:
-        raise ServiceError(unreachable(home, error)) from error
+        raise ServiceError(_unusable(home, error)) from error
 
 
 def is_server(uri: str) -> bool:
@@ -61,15 +72,23 @@ def is_server(uri: str) -> bool:
     return uri.startswith(("http://", "https://"))
 
 
-def unreachable(home: Home, error: Exception) -> str:
-    """One line that says which MLflow cannot be used, why, and what to do."""
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+def reason(error: Exception) -> str:
+    """Why a request failed, in a few words: the first line of the error, or what a dead connection died of."""
+    text = str(error)
+    for sign, meaning in _SIGNS.items():
+        if sign in text:
+            return meaning
+    lines = text.strip().splitlines()
+    return (lines[0] if lines else type(error).__name__)[:300]
+
+
+def _unusable(home: Home, error: Exception) -> str:
     remedy = (
         "start the server, or unset MLFLOW_TRACKING_URI to track in PLT_HOME"
         if is_server(home.mlflow_uri)
         else "check that the database exists and may be written to, or set MLFLOW_TRACKING_URI"
     )
-    return f"MLflow at {home.mlflow_uri} cannot be used ({reason}); {remedy}"
+    return f"MLflow at {home.mlflow_uri} cannot be used ({reason(error)}); {remedy}"
 
 
 def is_transient(error: Exception) -> bool:

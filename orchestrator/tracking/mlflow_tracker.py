@@ -15,7 +15,7 @@ from orchestrator.home import Home
 from orchestrator.records import StudyRecord, TrialRecord
 from orchestrator.tracking import projection
 from orchestrator.tracking.flusher import Flusher
-from orchestrator.tracking.mlflow_connection import is_transient, service_errors
+from orchestrator.tracking.mlflow_connection import is_transient, reason, service_errors
 from orchestrator.tracking.mlflow_projection import MlflowProjection
 from orchestrator.tracking.mlflow_runs import MlflowRuns
 from orchestrator.tracking.tracked_run import Point, TrackedRun
@@ -36,13 +36,16 @@ class MlflowTracker:
         self.study_name = study_name
         self._home = home
         self._clock = clock
+        self._said = 0.0
+        """When the last report was said, in seconds since the epoch."""
         with service_errors(home):
             self._store = MlflowRuns(home, study_name, create=True)
         self._projection = MlflowProjection(self._store)
-        self._flusher = Flusher(self._projection.add_metrics, is_transient, patience=patience)
+        self._flusher = Flusher(self._projection.add_metrics, is_transient, reason, patience=patience)
 
     def start_study(self, study: StudyRecord) -> None:
         """Find or make the parent run, and store the resolved spec as its artifact `spec.json`."""
+        self._flusher.drain()
         with service_errors(self._home):
             self._projection.open_study(study)
 
@@ -52,8 +55,11 @@ class MlflowTracker:
 
     def report(self, number: int, report: MetricReport) -> None:
         """Queue a report's metrics; never waits."""
-        now, metrics = self._clock(), projection.report_metrics(report)
-        self._flusher.metrics(number, [(name, Point(report.step, value, now)) for name, value in metrics.items()])
+        metrics = projection.report_metrics(report)
+        self._said = max(self._clock(), self._said + 0.001)  # MLflow keeps milliseconds, and no order within one
+        self._flusher.metrics(
+            number, [(name, Point(report.step, value, self._said)) for name, value in metrics.items()]
+        )
 
     def finish_trial(self, trial: TrialRecord) -> None:
         """Write final metrics and tags, the traceback of a failure as an artifact, and end the run."""

@@ -1,7 +1,7 @@
 """Sizes of a model known from its configuration alone: parameters, training FLOPs, cache bytes.
 
-A multiply and an add are two FLOPs. Only matrix products are counted (projections, MLP, head, gate, attention scores and
-sums), as is usual; norms, RoPE and softmax are not.
+A multiply and an add are two FLOPs. Only matrix products are counted (projections, MLP, head, gate, attention scores
+and sums), as is usual; norms, RoPE and softmax are not.
 """
 
 from workers.config.model_config import ModelConfig
@@ -17,19 +17,18 @@ def parameter_count(config: ModelConfig) -> int:
 
 
 def flops_per_token(config: ModelConfig, seq_len: int) -> float:
-    """Forward and backward FLOPs per token when sequences of `seq_len` slots are trained: three times the forward pass.
+    """Forward and backward FLOPs per token of training on sequences of `seq_len` slots: three times the forward pass.
 
-    All R loops count, as does attention over the keys that a query really sees, averaged over the sequence. Keys and values
-    that no attention reads (later loops that share loop 1's and have no window) are neither computed nor counted.
+    All R loops count, as does attention over the keys that a query really sees, averaged over the sequence. Keys and
+    values that nothing reads (later loops that share loop 1's and have no window) are neither computed nor counted.
     """
     config = config.normalised()
     seen_full = (seq_len + 1) / 2
     layer = 2 * (_projections(config) + _mlp(config))
     first = layer + _attention(config, seen_full)
-    later = layer + _gate_flops(config)
+    later: float = layer + _gate_flops(config)
     if config.local == "swa":
-        full = 0.0 if config.fixed_gate == 0.0 else seen_full
-        later += _attention(config, full + _seen_in_window(config, seq_len))
+        later += _attention(config, seen_full + _seen_in_window(config, seq_len))
     else:
         later += _attention(config, seen_full) - (2 * _kv_projections(config) if config.kv_mode == "share_first" else 0)
     loops = config.num_hidden_layers * (first + (config.num_loops - 1) * later)
@@ -39,8 +38,8 @@ def flops_per_token(config: ModelConfig, seq_len: int) -> float:
 def kv_bytes_per_sequence(config: ModelConfig, length: int, bytes_per_element: int) -> int:
     """Bytes of keys and values that one sequence of `length` slots needs in decoding.
 
-    `2 * L * Hkv * dh * bytes * slots`, with slots = S for shared keys and values, S + (R-1) * min(S, window) with a window
-    beside them, R * S when every loop keeps its own.
+    `2 * L * Hkv * dh * bytes * slots`, with slots = S for shared keys and values, S + (R-1) * min(S, window) with a
+    window beside them, R * S when every loop keeps its own.
     """
     config = config.normalised()
     later = config.num_loops - 1

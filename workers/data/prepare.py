@@ -1,4 +1,7 @@
-"""From a `DataConfig` to data that can be trained on."""
+"""From a `DataConfig` to data that can be trained on.
+
+Tasks are imported when one is asked for: they build on this package.
+"""
 
 from pathlib import Path
 
@@ -8,7 +11,6 @@ from workers.data.dataset import Dataset
 from workers.data.shards import open_or_build, shards_fingerprint
 from workers.data.text_dataset import TextDataset
 from workers.fingerprint import fingerprint
-from workers.tasks.phop import GENERATOR, PhopDataset
 
 
 def prepare(data: DataConfig, data_folder: Path) -> Dataset:
@@ -18,6 +20,8 @@ def prepare(data: DataConfig, data_folder: Path) -> Dataset:
     for a task that its settings make impossible.
     """
     if data.is_task:
+        from workers.tasks.phop import PhopDataset
+
         return PhopDataset(data)
     return TextDataset(open_or_build(read_corpus(data.corpus), data, data_folder), data)
 
@@ -28,5 +32,7 @@ def data_fingerprint(data: DataConfig) -> str:
     Reads and hashes a corpus, well under a second for ten megabytes. Raises a `DataError` when it cannot be read.
     """
     if data.is_task:
+        from workers.tasks.phop import GENERATOR
+
         return fingerprint({"generator": GENERATOR, **data.normalised().to_dict()})
     return shards_fingerprint(read_corpus(data.corpus), data)

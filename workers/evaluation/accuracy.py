@@ -1,8 +1,9 @@
 """How well a model predicts a fixed evaluation set.
 
-Text: `val/bits_per_byte` (comparable across tokenizers), `val/loss` in nats per token, `val/accuracy` of the next token.
-A task: `tasks/<name>/accuracy`, the share of answers in the second half of the slots that are right, beside
-`tasks/<name>/majority`, what always giving the most frequent of these answers would score; and `val/loss` over all answers.
+Text: `val/bits_per_byte` (comparable across tokenizers), `val/loss` in nats per token, `val/accuracy` of the next
+token. A task: `tasks/<name>/accuracy`, the share of answers in the second half of the slots that are right, beside
+`tasks/<name>/majority`, what always giving the most frequent of these answers would score; and `val/loss` over all
+answers.
 
 Always in the parameters' own type, without autocast, so that configurations trained in different precisions compare.
 """
@@ -11,6 +12,7 @@ import math
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from workers.data import IGNORED, EvaluationSet
@@ -31,7 +33,7 @@ def evaluate(model: LoopedTransformer, data: EvaluationSet, batch_size: int) -> 
     return _metrics(data, nats, np.concatenate(predictions))
 
 
-def _metrics(data: EvaluationSet, nats: float, predictions: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> dict[str, float]:
+def _metrics(data: EvaluationSet, nats: float, predictions: NDArray[np.int64]) -> dict[str, float]:
     """Metrics from the summed loss in nats and the predicted ids (E, S)."""
     labelled = data.targets != IGNORED
     metrics = {"val/loss": nats / int(labelled.sum())}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from workers.config import ModelConfig
-from workers.models.gate import Gate, global_share
+from workers.models.gate import Gate
 from workers.models.rotary import RotaryTables, apply_rotary
 from workers.models.window import attend_window
 
@@ -63,19 +63,17 @@ class Attention(nn.Module):
         own = KeyValue(apply_rotary(self._heads(self.k_proj(x)), tables), self._heads(self.v_proj(x)))
         if first is None or self.config.local == "none":
             return Attended(self._merge(attend_causal(query, own)), own, None)
-        mixed, gate = self._mix(query, residual, first if shared else own, own)
+        local = attend_window(query, own.key, own.value, self.window)
+        mixed, gate = self.mix(residual, query, local, attend_causal(query, first if shared else own))
         return Attended(self._merge(mixed), own, gate)
 
-    def _mix(self, query: Tensor, residual: Tensor, full: KeyValue, own: KeyValue) -> tuple[Tensor, Tensor | None]:
-        """Full-context and windowed attention (B, H, S, dh), gated; and the gate values, if learned."""
-        local = attend_window(query, own.key, own.value, self.window)
-        if self.plt_gate is not None:
-            gate: Tensor = self.plt_gate(residual, query)
-            share = global_share(gate, self.config)[..., None].to(local.dtype)
-            return torch.lerp(local, attend_causal(query, full), share), gate
-        if self.fixed_share == 0.0:
-            return local, None
-        return torch.lerp(local, attend_causal(query, full), self.fixed_share), None
+    def mix(self, residual: Tensor, query: Tensor, local: Tensor, full: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Gate windowed and full-context attention, both (B, H, S, dh); also the gate values, if learned."""
+        if self.plt_gate is None:
+            return torch.lerp(local, full, self.fixed_share), None
+        gate: Tensor = self.plt_gate(residual, query)
+        share = gate if self.config.gate_polarity == "global" else 1 - gate
+        return torch.lerp(local, full, share[..., None].to(local.dtype)), gate
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], -1, self.config.head_dim).transpose(1, 2)

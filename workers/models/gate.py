@@ -29,8 +29,3 @@ class Gate(nn.Module):
         if self.gate_norm is not None:
             return linear(self.gate_norm(residual), self.weight, self.bias).sigmoid().transpose(1, 2)
         return (torch.einsum("bhsd,hd->bhs", query, self.weight) + self.bias[:, None]).sigmoid()
-
-
-def global_share(gate: Tensor, config: ModelConfig) -> Tensor:
-    """Weight of the full-context branch: the gate value, or 1 minus it when the gate multiplies the window."""
-    return gate if config.gate_polarity == "global" else 1 - gate

@@ -4,7 +4,7 @@
       model/                  config.json, model.safetensors: also readable by `load_pretrained`
       optimizer.safetensors   AdamW's state, `<parameter>.<exp_avg | exp_avg_sq | step>`
       random.safetensors      states of torch's random number generators, `cpu` and `cuda`
-      trainer.json            steps done, running loss, and what the run is
+      trainer.json            what the run is, how far it came, and how it computes
 
 A folder is written aside and renamed, so it is whole or absent.
 """
@@ -20,23 +20,22 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from workers.config import ModelConfig
 from workers.models import CheckpointError, LoopedTransformer, load_pretrained, save_pretrained
 
 FORMAT = "plt-trainer/1"
 
 
 def save_checkpoint(
-    folder: Path, model: LoopedTransformer, optimizer: torch.optim.Optimizer, progress: Mapping[str, Any]
+    folder: Path, model: LoopedTransformer, optimizer: torch.optim.Optimizer, facts: Mapping[str, Any]
 ) -> None:
-    """Write a checkpoint, replacing one that is already there; `progress` is plain data."""
+    """Write a checkpoint, replacing one that is already there; `facts` is plain data."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         save_pretrained(model, aside / "model")
         save_file(_optimizer_tensors(model, optimizer), aside / "optimizer.safetensors")
         save_file(_random_states(), aside / "random.safetensors")
-        text = json.dumps({"format": FORMAT, **progress}, indent=1, allow_nan=False)
+        text = json.dumps({"format": FORMAT, **facts}, indent=1, allow_nan=False)
         (aside / "trainer.json").write_text(text, encoding="utf-8")
         if folder.exists():
             shutil.rmtree(folder)
@@ -45,42 +44,56 @@ def save_checkpoint(
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def load_checkpoint(folder: Path, model: LoopedTransformer, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Put a checkpoint into `model`, `optimizer` and torch's generators; gives `progress` back.
-
-    Raises a `CheckpointError` for a folder that is no checkpoint, or one of a model of another shape; nothing is changed then.
-    """
-    progress = _read_progress(folder / "trainer.json")
-    saved = load_pretrained(folder / "model")
-    _refuse_other_shape(folder, saved.config, model.config)
-    model.load_state_dict(saved.state_dict())
-    tensors = load_file(folder / "optimizer.safetensors")
-    for name, parameter in model.named_parameters():
-        state = {key: tensors.get(f"{name}.{key}") for key in ("exp_avg", "exp_avg_sq", "step")}
-        optimizer.state[parameter] = {
-            key: value.to(parameter.device) for key, value in state.items() if value is not None
-        }
-    _restore_random_states(load_file(folder / "random.safetensors"))
-    return progress
-
-
-def _read_progress(path: Path) -> dict[str, Any]:
+def read_checkpoint(folder: Path) -> dict[str, Any]:
+    """The facts of a checkpoint; a `CheckpointError` says why the folder is none."""
+    path = folder / "trainer.json"
     try:
-        progress: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}); choose a folder that a trainer saved") from error
-    if progress.pop("format", None) != FORMAT:
+    if facts.pop("format", None) != FORMAT:
         raise CheckpointError(f"{path} is not of format {FORMAT}; choose a folder that a trainer saved")
-    return progress
+    return facts
 
 
-def _refuse_other_shape(folder: Path, saved: ModelConfig, wanted: ModelConfig) -> None:
-    there, here = saved.to_dict(), wanted.to_dict()
-    differing = [f"{name} {there[name]!r} there, {here[name]!r} here" for name in here if there[name] != here[name]]
+def refuse_difference(folder: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Raise a `CheckpointError` that names every fact, nested or not, in which two runs differ."""
+    there, here = _flat(saved), _flat(wanted)
+    differing = [
+        f"{name} is {there.get(name)!r} there and {here.get(name)!r} here"
+        for name in sorted(there.keys() | here.keys())
+        if there.get(name) != here.get(name)
+    ]
     if differing:
         raise CheckpointError(
-            f"{folder} holds another model ({'; '.join(differing)}); choose its own checkpoint or start anew"
+            f"{folder} belongs to another run: {'; '.join(differing)}; start anew, or resume that run"
         )
+
+
+def load_checkpoint(folder: Path, model: LoopedTransformer, optimizer: torch.optim.Optimizer) -> None:
+    """Put a checkpoint of this very model into `model`, `optimizer` and torch's random number generators."""
+    saved, tensors = load_pretrained(folder / "model"), load_file(folder / "optimizer.safetensors")
+    states, random = _optimizer_states(model, tensors), load_file(folder / "random.safetensors")
+    model.load_state_dict(saved.state_dict())
+    optimizer.state.update(states)
+    _restore_random_states(random)
+
+
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in facts.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat
+
+
+def _optimizer_states(model: LoopedTransformer, tensors: Mapping[str, Tensor]) -> dict[Tensor, dict[str, Tensor]]:
+    """AdamW's state of each parameter, on its device."""
+    states: dict[Tensor, dict[str, Tensor]] = {parameter: {} for parameter in model.parameters()}
+    parameters = dict(model.named_parameters())
+    for name, tensor in tensors.items():
+        parameter, _, key = name.rpartition(".")
+        states[parameters[parameter]][key] = tensor.to(parameters[parameter].device)
+    return states
 
 
 def _optimizer_tensors(model: LoopedTransformer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """One optimizer step: forward and backward over the batch, clipped gradients, AdamW (arXiv 1711.05101).
 
-The loss is cross-entropy of the last loop, averaged over the labelled slots of the whole batch, so micro-batches give the
-gradients of the batch at once. Decay applies to weight matrices only: not to embeddings, norms or gate biases.
+The loss is cross-entropy of the last loop, averaged over the labelled slots of the whole batch, so micro-batches give
+the gradients of the batch at once. Decay applies to weight matrices only: not to embeddings, norms or gate biases.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,8 @@ def summed_loss(model: LoopedTransformer, inputs: Tensor, targets: Tensor) -> Te
 
 def make_optimizer(model: LoopedTransformer, config: TrainConfig) -> torch.optim.AdamW:
     """Fused AdamW with two groups: matrices that decay, and everything else."""
-    decayed, kept = [], []
+    decayed: list[Tensor] = []
+    kept: list[Tensor] = []
     for name, parameter in model.named_parameters():
         (decayed if parameter.dim() >= 2 and "embed_tokens" not in name else kept).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": kept, "weight_decay": 0.0}]
@@ -42,7 +43,7 @@ class Stepper:
         self.optimizer = make_optimizer(model, config)
         self.device = next(model.parameters()).device
         self._config = config
-        self._plan = plan
+        self.plan = plan
         self._loss = _compiled(summed_loss) if plan.compile else summed_loss
 
     def step(self, batch: Batch, lr: float) -> Tensor:
@@ -63,7 +64,7 @@ class Stepper:
         total = torch.zeros((), device=self.device)
         for start in range(0, len(inputs), size):
             rows = slice(start, start + size)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self._plan.precision == "bfloat16"):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.plan.precision == "bfloat16"):
                 loss = self._loss(self.model, inputs[rows], targets[rows]) / labelled
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()

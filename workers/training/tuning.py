@@ -1,9 +1,9 @@
 """`auto` precision and compilation, decided by timing real optimizer steps of a copy of the model on this machine.
 
-First float32 steps without compilation are timed, which gives the length of the whole run. bfloat16 is tried only in a run long
-enough to matter and taken only when clearly faster; torch.compile is tried only in a run longer than a compilation
-usually takes, and taken only when the steps it saves outweigh the compilation that was measured. So short runs always
-compute in the same way, whatever the noise of the machine.
+First float32 steps without compilation are timed, which gives the length of the whole run. bfloat16 is tried only in a
+run long enough to matter and taken only when clearly faster; torch.compile is tried only in a run longer than a
+compilation usually takes, and taken only when the steps it saves outweigh the compilation that was measured. So short
+runs always compute in the same way, whatever the noise of the machine.
 """
 
 import copy
@@ -79,7 +79,9 @@ class _Tuner:
         try:
             compiled = self._time("compiled", Plan(precision, compile=True), first_step="compilation") * self.steps
         except Exception as error:  # whatever the compiler cannot do, eager steps can
-            self.reasons["compile"] = f"compilation failed: {type(error).__name__}: {str(error).strip().splitlines()[:1]}"
+            self.reasons["compile"] = (
+                f"compilation failed: {type(error).__name__}: {str(error).strip().splitlines()[:1]}"
+            )
             return False
         cost = self.step_seconds["compilation"]
         self.reasons["compile"] = f"{eager:.0f} s eager, {compiled:.0f} s compiled after {cost:.0f} s of compilation"

@@ -76,9 +76,7 @@ def test_curves_arrive_whole_and_in_order(tracker: AnyTracker, make_study: Make,
     assert tracker.history(0, "no/such") == []
 
 
-def test_steps_repeated_after_a_resume_leave_one_curve(
-    tracker: AnyTracker, make_study: Make, make_trial: Make
-) -> None:
+def test_steps_repeated_after_a_resume_leave_one_curve(tracker: AnyTracker, make_study: Make, make_trial: Make) -> None:
     tracker.start_study(make_study())
     tracker.start_trial(make_trial(0))
     for step, loss in ((1, 3.0), (2, 2.5), (3, 2.4)):

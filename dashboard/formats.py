@@ -1,0 +1,109 @@
+"""Words and numbers for people: titles and help of metrics, axes in fitting units, labels of configurations, times.
+
+How a single number is written is `orchestrator.formats`' business, so that the terminal and the dashboard agree.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from orchestrator.formats import unit
+from orchestrator.records import StudyRecord
+
+_TITLES: Mapping[str, str] = {
+    "val/bits_per_byte": "Held-out bits per byte",
+    "val/accuracy": "Held-out accuracy",
+    "val/loss": "Held-out loss",
+    "train/loss": "Training loss",
+    "decode/ms_per_token": "Decode latency",
+    "decode/ms_per_token_p95": "Decode latency, 95th percentile",
+    "decode/latency_ratio": "Latency, relative to no loops",
+    "decode/tokens_per_second": "Decode speed",
+    "prefill/ms": "Prefill time",
+    "kv/bytes_per_sequence": "KV cache per sequence",
+    "kv/ratio": "KV cache, relative to no loops",
+}
+_HELP: Mapping[str, str] = {
+    "bits_per_byte": "How many bits the model needs per byte of text it has not seen; lower is better, and it compares "
+    "across tokenizers.",
+    "accuracy": "Share of positions answered exactly right; higher is better.",
+    "ms_per_token": "Median time of one decoding step with real caches, at the benchmark's size.",
+    "latency_ratio": "Decode latency over that of the same model run with one loop, measured alternately.",
+    "bytes_per_sequence": "Bytes of all key and value caches that one sequence holds, counted from their tensors.",
+}
+TERMS: Mapping[str, str] = {
+    "num_loops": "R: how often the same layers are run per token.",
+    "window": "Width in tokens of the gated sliding-window attention of later loops.",
+    "gate_mode": "How later loops mix the shared and their own local attention: a learned gate, or a fixed number.",
+    "seed": "Replicates of one configuration differ only in their seed.",
+    "front": "Configurations that no other beats in every objective, by their means over seeds.",
+    "interval": "95 % interval of the mean over seeds (Student's t); one seed has none.",
+}
+_LARGER_IS_BETTER = ("accuracy", "tokens_per_second", "roofline_fraction")
+_KNOB_LABELS = {"num_loops": "R={}", "window": "window {}", "gate_mode": "gate {}", "variant": "{}"}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How a metric stands on an axis."""
+
+    title: str
+    """With the unit in brackets."""
+    scale: float
+    """What its values are divided by."""
+
+
+def title(metric: str) -> str:
+    """A metric's name for people; one we do not know keeps its own."""
+    return _TITLES.get(metric, metric)
+
+
+def help_text(metric: str) -> str | None:
+    """What a metric means, in one sentence."""
+    return _HELP.get(metric.rsplit("/", 1)[-1])
+
+
+def axis(metric: str, values: Iterable[float]) -> Axis:
+    """Title and scale that suit the largest value: byte counts in KiB, MiB or GiB."""
+    if unit(metric) != "bytes":
+        suffix = f" ({unit(metric)})" if unit(metric) else ""
+        return Axis(title(metric) + suffix, 1.0)
+    largest = max((abs(value) for value in values), default=0.0)
+    name, scale = next(
+        ((name, scale) for name, scale in (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)) if largest >= scale),
+        ("B", 1.0),
+    )
+    return Axis(f"{title(metric)} ({name})", scale)
+
+
+def direction(study: StudyRecord, metric: str) -> Literal["minimize", "maximize"]:
+    """Which way a metric is better: as the study says, else by its kind."""
+    for objective in study.objectives:
+        if objective.metric == metric:
+            return objective.direction
+    return "maximize" if metric.rsplit("/", 1)[-1].startswith(_LARGER_IS_BETTER) else "minimize"
+
+
+def configuration_label(params: Mapping[str, Any]) -> str:
+    """A configuration in a few words, from its searched parameters: `R=2 · window 16 · gate learned`."""
+    return (
+        " · ".join(_KNOB_LABELS.get(name, name + "={}").format(_plain(value)) for name, value in params.items())
+        or "all"
+    )
+
+
+def gate_kind(knobs: Mapping[str, Any]) -> str:
+    """One of the three kinds of gate that have a symbol."""
+    if int(knobs.get("num_loops") or 1) == 1 or knobs.get("local") in (None, "none"):
+        return "no local branch"
+    return "learned gate" if knobs.get("gate_mode") in (None, "learned") else "fixed gate"
+
+
+def moment(value: datetime | None) -> str:
+    """A time in UTC, the dashboard's only zone."""
+    return "-" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,65 @@
+"""How the dashboard is started: the command line of `streamlit run`, its theme and its environment.
+
+The theme travels as flags, because an installed package has no project folder whose `.streamlit/config.toml` would be read.
+Light or dark is the reader's choice, in the page's menu or by their system.
+"""
+
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from dashboard import palette
+from orchestrator.errors import ServiceError
+from orchestrator.home import Home
+
+_THEME: Mapping[str, str] = {
+    "theme.light.primaryColor": palette.BLUE,
+    "theme.light.linkColor": palette.BLUE,
+    "theme.light.backgroundColor": "#FFFFFF",
+    "theme.light.secondaryBackgroundColor": "#F3F5F8",
+    "theme.light.textColor": "#1B2330",
+    "theme.dark.primaryColor": palette.SKY,
+    "theme.dark.linkColor": palette.SKY,
+    "theme.dark.backgroundColor": "#12161D",
+    "theme.dark.secondaryBackgroundColor": "#1C222C",
+    "theme.dark.textColor": "#E4E8EE",
+    "theme.baseRadius": "small",
+    "theme.showWidgetBorder": "true",
+}
+
+
+def command(host: str, port: int, home: Home) -> tuple[list[str], dict[str, str]]:
+    """The arguments to run, and the variables to add to the environment.
+
+    Raises:
+        ServiceError: The port is in use, or the host is none of this machine's.
+    """
+    _refuse_busy(host, port)
+    flags = {
+        "server.address": host,
+        "server.port": str(port),
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "minimal",
+        **_THEME,
+    }
+    arguments = [sys.executable, "-m", "streamlit", "run", str(Path(__file__).with_name("app.py"))]
+    for name, value in flags.items():
+        arguments += [f"--{name}", value]
+    return arguments, {"PLT_HOME": str(home.root)}
+
+
+def _refuse_busy(host: str, port: int) -> None:
+    """Try to listen where the dashboard will."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen(1)
+    except OSError as error:
+        raise ServiceError(
+            f"the dashboard cannot listen on {host}:{port} ({error.strerror}); choose another with --port, "
+            "or stop what listens there"
+        ) from None

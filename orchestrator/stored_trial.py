@@ -1,0 +1,97 @@
+"""How a trial is written down as attributes of its Optuna trial, and read back as a `TrialRecord`.
+
+    seed, configuration, knobs, sampler    when it is asked
+    attempt:1, attempt:2, ...              started, ended, failure, info of each execution
+    metrics, failure, ended                when it is told
+
+Times are ISO 8601 in UTC, taken from the driver's clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from orchestrator.configuration import Configuration
+from orchestrator.records import AttemptRecord, TrialRecord, TrialState
+from workers.protocol import Failure
+
+_ATTEMPT = "attempt:"
+
+
+def asked(configuration: Configuration, seed: int, sampler_state: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of a new trial."""
+    return {
+        "seed": seed,
+        "configuration": configuration.fingerprint,
+        "knobs": dict(configuration.knobs),
+        "sampler": dict(sampler_state),
+    }
+
+
+def attempt_key(number: int) -> str:
+    """The attribute that holds an attempt."""
+    return f"{_ATTEMPT}{number}"
+
+
+def attempt_to_plain(attempt: AttemptRecord) -> dict[str, Any]:
+    """JSON-ready."""
+    return {
+        "started": attempt.started.isoformat(),
+        "ended": attempt.ended.isoformat() if attempt.ended is not None else None,
+        "failure": dict(attempt.failure) if attempt.failure is not None else None,
+        "info": dict(attempt.info),
+    }
+
+
+def failure_to_plain(failure: Failure) -> dict[str, str]:
+    """`reason`, `message` and `traceback`."""
+    return {**asdict(failure), "reason": failure.reason.value}
+
+
+def trial_record(
+    *,
+    number: int,
+    state: TrialState,
+    params: Mapping[str, Any],
+    values: tuple[float, ...] | None,
+    violations: Mapping[str, float],
+    attributes: Mapping[str, Any],
+) -> TrialRecord:
+    """What is known of a trial; it started with its first attempt."""
+    attempts = _attempts(attributes)
+    return TrialRecord(
+        number=number,
+        state=state,
+        params=dict(params),
+        seed=attributes["seed"],
+        configuration=attributes["configuration"],
+        values=values,
+        metrics=dict(attributes.get("metrics", {})),
+        knobs=dict(attributes["knobs"]),
+        feasible=all(amount <= 0 for amount in violations.values()),
+        violations=dict(violations),
+        attempts=attempts,
+        failure=attributes.get("failure"),
+        started=attempts[0].started if attempts else None,
+        ended=_time(attributes.get("ended")),
+    )
+
+
+def _attempts(attributes: Mapping[str, Any]) -> tuple[AttemptRecord, ...]:
+    numbers = sorted(int(key.removeprefix(_ATTEMPT)) for key in attributes if key.startswith(_ATTEMPT))
+    return tuple(_attempt(number, attributes[attempt_key(number)]) for number in numbers)
+
+
+def _attempt(number: int, plain: Mapping[str, Any]) -> AttemptRecord:
+    return AttemptRecord(
+        number=number,
+        started=datetime.fromisoformat(plain["started"]),
+        ended=_time(plain["ended"]),
+        failure=plain["failure"],
+        info=plain["info"],
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text is not None else None

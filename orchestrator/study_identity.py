@@ -1,0 +1,36 @@
+"""What makes a study the same study when it is run again: the question it asks, not how much of it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.errors import StudyError
+
+_FIXED = ("model", "data", "train", "search", "objectives", "constraints", "benchmark", "sampler")
+"""Sections that decide what a trial is and how it is judged. Name, question, budget, resources and retry may change."""
+
+
+def refuse_other_study(stored: Mapping[str, Any], new: Mapping[str, Any], folder: str) -> None:
+    """Raise a `StudyError` that names every difference when `new` cannot continue `stored`; both are plain specs.
+
+    Seeds may be added at the end: every configuration then gets the new ones too.
+    """
+    differences = [text for section in _FIXED for text in _differences(section, stored.get(section), new.get(section))]
+    if new["seeds"][: len(stored["seeds"])] != stored["seeds"]:
+        differences.append(f"seeds is {new['seeds']}, was {stored['seeds']}")
+    if differences:
+        raise StudyError(
+            f"study {new['name']} exists and asks another question: {'; '.join(differences)}; "
+            f"give the new study another name, or move {folder} away"
+        )
+
+
+def _differences(path: str, stored: Any, new: Any) -> Iterator[str]:
+    if isinstance(stored, Mapping) and isinstance(new, Mapping):
+        for key in dict.fromkeys([*stored, *new]):
+            yield from _differences(f"{path}.{key}", stored.get(key), new.get(key))
+    elif stored != new:
+        yield f"{path} is {_text(new)}, was {_text(stored)}"
+
+
+def _text(value: Any) -> str:
+    return "not set" if value is None else str(value)

@@ -1,0 +1,164 @@
+"""Autoregressive decoding with real caches: prefill in any chunks, then one token at a time.
+
+With CLP (and for one loop) a token costs one pass over the weights, R rows per sequence; without it the loops run one
+after another. The R rows of slot t (PLT, arXiv 2510.24824, Algorithm 1, in slot view):
+
+    row 1: E_t        row r: b * h(r-1)_{t-1} + a * E_t        logits = Head(h(R)_t)        keep h(1..R-1)_t
+
+All sequences of a batch have the same length. On CUDA a step is recorded once as a CUDA graph and replayed. Prefill
+runs the loops one after another in either case, like training.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from workers.decoding.caches import Caches
+from workers.decoding.chunk import chunk_layer
+from workers.decoding.graph import StepGraph
+from workers.decoding.slot import Slot, SlotMaker
+from workers.decoding.step import step_layer
+from workers.decoding.weights import DecoderWeights
+from workers.models import LoopedTransformer
+from workers.models.looped_transformer import combine
+from workers.models.rotary import RotaryTables, rotary_tables
+
+
+class Decoder:
+    """Decodes `batch_size` sequences of up to `max_length` slots with a snapshot of the model's weights.
+
+    `weights` of another decoder of the same model can be shared. `static_shapes` hides unused cache places by masks
+    instead of slicing; None means on CUDA, whose graphs need it. Nothing here keeps gradients.
+    """
+
+    def __init__(
+        self,
+        model: LoopedTransformer,
+        batch_size: int,
+        max_length: int,
+        *,
+        weights: DecoderWeights | None = None,
+        static_shapes: bool | None = None,
+    ) -> None:
+        limit = model.config.max_position_embeddings
+        if batch_size < 1 or not 1 <= max_length <= limit:
+            raise ValueError(
+                f"batch_size is {batch_size} and max_length is {max_length}; both must be 1 or more, and max_length at "
+                f"most max_position_embeddings ({limit})"
+            )
+        self.config = model.config
+        self.batch_size = batch_size
+        self.max_length = max_length
+        self.length = 0
+        """Slots filled so far."""
+        with torch.inference_mode():
+            rows = batch_size * (self.config.num_loops if self.config.parallel_loops else 1)
+            self.weights = weights or DecoderWeights(model, rows)
+            table = self.weights.embedding
+            self.caches = Caches(self.config, batch_size, max_length, table.device, table.dtype)
+            tables = rotary_tables(max_length, self.config.head_dim, self.config.rope_theta, table)
+            self._slots = SlotMaker(tables, max_length, self.caches.ring_size, self.config.window or 0)
+        self._static = table.is_cuda if static_shapes is None else static_shapes
+        self._graph = StepGraph(self._masked_step, batch_size, self.caches.carry) if table.is_cuda else None
+
+    @torch.inference_mode()
+    def prefill(self, ids: Tensor, last_only: bool = False) -> Tensor:
+        """Append `ids` (B, T) to every sequence; logits (B, T, V) of those slots, or (B, 1, V) of the last one."""
+        stop = self._claim(ids, 2)
+        tables = RotaryTables(*(table[self.length : stop] for table in self._slots.tables))
+        embedded = x = embedding(ids, self.weights.embedding)
+        for loop in range(self.config.num_loops):
+            if loop > 0:
+                x = self._next_loop(x, embedded, loop)
+            for index, layer in enumerate(self.weights.layers):
+                x = chunk_layer(layer, index, x, loop, self.length, tables, self.caches)
+            x = self._hand_on(x)
+        self.length = stop
+        return self._head(x[:, -1:] if last_only else x)
+
+    @torch.inference_mode()
+    def step(self, ids: Tensor) -> Tensor:
+        """Append one token id per sequence, `ids` (B,); logits (B, V) of the new slot."""
+        stop = self._claim(ids, 1)
+        if self._graph is not None:
+            logits = self._graph(ids, self.length)
+        elif self._static:
+            logits = self._masked_step(ids, torch.tensor([self.length], device=ids.device))
+        else:
+            logits = self._step(ids, self._slots.cut(self.length))
+        self.length = stop
+        return logits
+
+    @torch.inference_mode()
+    def reset(self) -> None:
+        """Start over with empty sequences, in the same memory."""
+        self.length = 0
+        self.caches.reset()
+
+    def kv_bytes(self) -> int:
+        """Bytes of keys and values that one sequence occupies at its present length, counted from the tensors."""
+        return self.caches.used_bytes(self.length)
+
+    def allocated_bytes(self) -> int:
+        """Bytes of keys and values allocated for one sequence: `kv_bytes` at `max_length`."""
+        return self.caches.allocated_bytes()
+
+    def carry_bytes(self) -> int:
+        """Bytes of hidden vectors that one sequence carries from slot to slot; 0 without CLP."""
+        return self.caches.carry_bytes()
+
+    def _masked_step(self, ids: Tensor, index: Tensor) -> Tensor:
+        return self._step(ids, self._slots.masked(index))
+
+    def _step(self, ids: Tensor, slot: Slot) -> Tensor:
+        embedded = embedding(ids, self.weights.embedding)[:, None]
+        if self.config.parallel_loops:
+            return self._parallel_loops(embedded, slot)
+        x = embedded
+        for loop in range(self.config.num_loops):
+            x = combine(x, embedded, self.config) if loop > 0 else x
+            x = self._hand_on(self._run_layers(x, loop, slot))
+        return self._head(x[:, 0])
+
+    def _parallel_loops(self, embedded: Tensor, slot: Slot) -> Tensor:
+        """One pass with a row per loop on `embedded` (B, 1, d); logits (B, V)."""
+        carry = self.caches.carry
+        rows = torch.cat((embedded, combine(carry, embedded, self.config)), 1) if carry.shape[1] else embedded
+        hidden = self._hand_on(self._run_layers(rows, 0, slot))
+        carry.copy_(hidden[:, :-1])
+        return self._head(hidden[:, -1])
+
+    def _run_layers(self, x: Tensor, first: int, slot: Slot) -> Tensor:
+        for index, layer in enumerate(self.weights.layers):
+            x = step_layer(layer, index, x, first, slot, self.caches)
+        return x
+
+    def _next_loop(self, previous: Tensor, embedded: Tensor, loop: int) -> Tensor:
+        """Input (B, T, d) of `loop` (from 0) for a chunk; keeps what the next chunk's first slot needs."""
+        if not self.config.clp:
+            return combine(previous, embedded, self.config)
+        carry = self.caches.carry[:, loop - 1]
+        shifted = torch.cat((carry[:, None], previous[:, :-1]), 1)
+        carry.copy_(previous[:, -1])
+        return combine(shifted, embedded, self.config)
+
+    def _hand_on(self, residual: Tensor) -> Tensor:
+        """h(r) of a loop's last residual stream."""
+        return self.weights.normalise(residual) if self.config.norm_per_loop else residual
+
+    def _head(self, hidden: Tensor) -> Tensor:
+        """Logits of h(R): the final norm is applied exactly once."""
+        return self.weights.head(hidden if self.config.norm_per_loop else self.weights.normalise(hidden))
+
+    def _claim(self, ids: Tensor, dimensions: int) -> int:
+        """Check that `ids` fit; the length after them."""
+        if ids.dim() != dimensions or ids.shape[0] != self.batch_size:
+            wanted = f"({self.batch_size}, T)" if dimensions == 2 else f"({self.batch_size},)"
+            raise ValueError(f"ids have shape {tuple(ids.shape)}; this decoder takes {wanted}")
+        stop = self.length + (ids.shape[1] if dimensions == 2 else 1)
+        if stop > self.max_length or stop == self.length:
+            raise ValueError(
+                f"{stop - self.length} more slots after {self.length} do not fit max_length {self.max_length}; append "
+                "at least one, and reset() or make a longer decoder for more"
+            )
+        return stop

@@ -1,0 +1,71 @@
+"""A model's weights in decoding form: fused and packed. A snapshot, which later training does not change."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+from workers.decoding.linear import PackedLinear
+from workers.models import LoopedTransformer
+from workers.models.attention import Attention
+from workers.models.layer import DecoderLayer
+from workers.models.norm import normalise
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """One layer; every method works on rows, whatever slots and loops they belong to."""
+
+    input_norm: Tensor
+    query_key_value: PackedLinear
+    """((H + 2 Hkv) dh, d): queries, keys, values, in that order."""
+    output: PackedLinear
+    mlp_norm: Tensor
+    gate_up: PackedLinear
+    """(2 * intermediate, d): the SwiGLU gate, then up."""
+    down: PackedLinear
+    attention: Attention
+    """The module itself, for its gate."""
+    eps: float
+
+    def project(self, x: Tensor) -> Tensor:
+        """Queries, keys and values (..., (H + 2 Hkv) dh) of the residual stream (..., d), before RoPE."""
+        return self.query_key_value(normalise(x, self.input_norm, self.eps))
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The residual stream after this layer, from the one entering it and the heads' outputs, both (..., d)."""
+        x = x + self.output(attended)
+        gate, up = self.gate_up(normalise(x, self.mlp_norm, self.eps)).chunk(2, -1)
+        return x + self.down(silu(gate) * up)
+
+
+class DecoderWeights:
+    """All weights of `model`, packed for steps of `rows` rows (batch size times loops per pass)."""
+
+    def __init__(self, model: LoopedTransformer, rows: int) -> None:
+        self.embedding = model.model.embed_tokens.weight.detach()
+        self.layers = [_pack_layer(layer, rows) for layer in model.model.layers]
+        self.norm = model.model.norm.weight.detach()
+        self.eps = model.config.rms_norm_eps
+        self.head = PackedLinear(self.embedding if model.lm_head is None else model.lm_head.weight, rows)
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """The final norm on rows (..., d)."""
+        return normalise(x, self.norm, self.eps)
+
+
+def _pack_layer(layer: torch.nn.Module, rows: int) -> LayerWeights:
+    assert isinstance(layer, DecoderLayer)
+    attention, mlp = layer.self_attn, layer.mlp
+    projections = (attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight)
+    return LayerWeights(
+        input_norm=layer.input_layernorm.weight.detach(),
+        query_key_value=PackedLinear(torch.cat(projections), rows),
+        output=PackedLinear(attention.o_proj.weight, rows),
+        mlp_norm=layer.post_attention_layernorm.weight.detach(),
+        gate_up=PackedLinear(torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)), rows),
+        down=PackedLinear(mlp.down_proj.weight, rows),
+        attention=attention,
+        eps=layer.input_layernorm.eps,
+    )
