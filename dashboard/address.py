@@ -1,6 +1,7 @@
 """The state that the address bar holds: a copied link shows a colleague the same study, points, metrics and trial.
 
-Pure: from query parameters to an `Address` and back. What a person could mistype in an address is ignored, never an error.
+Pure: from query parameters to an `Address` and back. What a person could mistype in an address is ignored, never an
+error.
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ class Address:
         by, trial = params.get("by"), params.get("trial", "")
         texts = {name: params.get(name) or None for name in ("study", "baseline", "y", "left", "right", "curve")}
         return cls(
-            **texts,  # type: ignore[arg-type]
+            **texts,
             picks=tuple(dict.fromkeys(pick for pick in params.get("picks", "").split(_SEPARATOR) if pick)),
             by="tokens" if by == "tokens" else "step" if by == "step" else None,
             trial=int(trial) if trial.isascii() and trial.isdigit() else None,

@@ -1,12 +1,13 @@
 """From tables to figures: pure functions, no Streamlit.
 
-Points carry the configuration's fingerprint first and then its trial numbers in `customdata`; positions in a trace mean
-nothing, because they change as trials finish. Every figure leaves `dragmode` alone: with a select mode Streamlit would lose
-clicks.
+Points carry the configuration's fingerprint first and then its trial numbers in `customdata`; positions in a trace
+mean nothing, because they change as trials finish. Every figure leaves `dragmode` alone: with a select mode Streamlit
+would lose clicks.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -18,7 +19,7 @@ from orchestrator.tracking.reader import Curve
 
 _WEBGL_FROM = 5000
 """Points from which a chart is drawn by the graphics card."""
-_OPACITY = {"front": 1.0, "dominated": 0.55, "infeasible": 0.8, "unfinished": 0.3, "failed": 0.3}
+_OPACITY = {"front": 1.0, "dominated": 0.5, "infeasible": 0.9}
 
 
 def trade_off_figure(
@@ -34,7 +35,8 @@ def trade_off_figure(
 
     Colour is the loop count, the symbol the gate, the size the window; an infeasible point is hollow.
     """
-    known = frame.dropna(subset=[x, y])
+    results = frame[frame["standing"].isin(["front", "dominated", "infeasible"])]
+    known = results.dropna(subset=[x, y])
     x_axis, y_axis = formats.axis(x, known[x]), formats.axis(y, known[y])
     figure = go.Figure()
     best = frames.front(known, x, y, directions[x], directions[y])
@@ -44,6 +46,7 @@ def trade_off_figure(
         _add(figure, best[x] / x_axis.scale, best[y] / y_axis.scale, "front", mode="lines", line=line, hoverinfo="skip")
     for num_loops, points in known.groupby("num_loops"):
         figure.add_trace(_points(points, x, y, x_axis.scale, y_axis.scale, f"{num_loops} loop{'s' * (num_loops != 1)}"))
+    _add_untrained(figure, results[results[y].isna() & results[x].notna()], x, x_axis.scale)
     _add_gate_legend(figure, known)
     chosen = known[known["fingerprint"].isin(picks)]
     if len(chosen):
@@ -76,7 +79,7 @@ def _points(points: pd.DataFrame, x: str, y: str, x_scale: float, y_scale: float
             "opacity": [_OPACITY[standing] for standing in points["standing"]],
             "line": {"width": [2 if one else 0 for one in hollow], "color": colour},
         },
-        customdata=[[row["fingerprint"], *row["trials"]] for _, row in points.iterrows()],
+        customdata=_identities(points),
         text=[_hover(row, (y, x)) for _, row in points.iterrows()],
         hovertemplate="%{text}<extra></extra>",
     )
@@ -111,6 +114,41 @@ def _add(figure: go.Figure, x: object, y: object, name: str, mode: str = "marker
     figure.add_trace(go.Scatter(x=x, y=y, name=name, mode=mode, **how))
 
 
+def _add_untrained(figure: go.Figure, points: pd.DataFrame, x: str, x_scale: float) -> None:
+    """Configurations that broke a constraint before training: hollow, at the bottom edge, on an axis of their own."""
+    if points.empty:
+        return
+    figure.add_trace(
+        go.Scatter(
+            x=points[x] / x_scale,
+            y=[0.03] * len(points),
+            yaxis="y2",
+            name="infeasible, not trained",
+            mode="markers",
+            marker={
+                "symbol": [palette.GATE_SYMBOLS[gate] + "-open" for gate in points["gate"]],
+                "size": 11,
+                "color": [palette.loop_colour(int(loops)) for loops in points["num_loops"]],
+                "line": {"width": 2},
+            },
+            customdata=_identities(points),
+            text=[_hover(row, (x,)) for _, row in points.iterrows()],
+            hovertemplate="%{text}<extra></extra>",
+        )
+    )
+    figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
+
+
+def _identities(points: pd.DataFrame) -> list[list[object]]:
+    return [[row["fingerprint"], *row["trials"]] for _, row in points.iterrows()]
+
+
+def picked(selection: Mapping[str, Any]) -> tuple[str, ...]:
+    """Fingerprints of the points that a person clicked or boxed, from Streamlit's selection state."""
+    points = selection["selection"]["points"]
+    return tuple(dict.fromkeys(str(point["customdata"][0]) for point in points if point.get("customdata")))
+
+
 def _add_gate_legend(figure: go.Figure, known: pd.DataFrame) -> None:
     for gate, symbol in palette.GATE_SYMBOLS.items():
         if (known["gate"] == gate).any():
@@ -123,9 +161,10 @@ def _add_gate_legend(figure: go.Figure, known: pd.DataFrame) -> None:
 
 def _add_budget(figure: go.Figure, constraint: Constraint, x: str, y: str, x_scale: float, y_scale: float) -> None:
     line = {"color": palette.RED, "width": 1.5, "dash": "dash"}
-    text = f"{constraint.operator} {with_unit(constraint.metric, constraint.bound)}"
+    sign = {"<=": "≤", ">=": "≥"}.get(constraint.operator, constraint.operator)
+    text = f" {sign} {with_unit(constraint.metric, constraint.bound)}"
     if constraint.metric == x:
-        figure.add_vline(x=constraint.bound / x_scale, line=line, annotation_text=text, annotation_position="top")
+        figure.add_vline(x=constraint.bound / x_scale, line=line, annotation_text=text, annotation_position="top right")
     elif constraint.metric == y:
         figure.add_hline(y=constraint.bound / y_scale, line=line, annotation_text=text, annotation_position="top left")
 
@@ -176,7 +215,8 @@ def bars_figure(labels: Sequence[str], rows: pd.DataFrame, metric: str) -> go.Fi
             text=[
                 cell_text(row, metric) if not math.isnan(row[mean]) else "not measured" for _, row in rows.iterrows()
             ],
-            textposition="auto",
+            textposition="inside",
+            insidetextanchor="start",
             hoverinfo="skip",
         )
     )
@@ -189,14 +229,7 @@ def _finished(figure: go.Figure, height: int) -> go.Figure:
     figure.update_layout(
         height=height,
         margin={"l": 10, "r": 10, "t": 30, "b": 10},
-        legend={
-            "orientation": "h",
-            "yanchor": "bottom",
-            "y": 1.02,
-            "xanchor": "left",
-            "x": 0.0,
-            "itemsizing": "constant",
-        },
+        legend={"orientation": "h", "yanchor": "top", "y": -0.18, "x": 0.0, "itemsizing": "constant"},
         hoverlabel={"align": "left"},
     )
     return figure

@@ -1,8 +1,8 @@
 """Configurations beside each other: the parameters that differ, metrics with intervals, differences from a baseline.
 
-A difference is paired: the two configurations are subtracted seed by seed, and the interval is that of the differences, so
-that what a seed does to both cancels. With fewer than two common seeds it is the plain difference of means, without an
-interval.
+A difference is paired: the two configurations are subtracted seed by seed, and the interval is that of the
+differences, so that what a seed does to both cancels. With fewer than two common seeds it is the plain difference of
+means, without an interval.
 """
 
 import math

@@ -3,6 +3,7 @@
 How a single number is written is `orchestrator.formats`' business, so that the terminal and the dashboard agree.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,6 +41,8 @@ TERMS: Mapping[str, str] = {
     "front": "Configurations that no other beats in every objective, by their means over seeds.",
     "interval": "95 % interval of the mean over seeds (Student's t); one seed has none.",
 }
+_SAID_BY_TITLE = ("bits/byte", "x")
+"""Units that stand in the title already."""
 _LARGER_IS_BETTER = ("accuracy", "tokens_per_second", "roofline_fraction")
 _KNOB_LABELS = {"num_loops": "R={}", "window": "window {}", "gate_mode": "gate {}", "variant": "{}"}
 
@@ -67,7 +70,7 @@ def help_text(metric: str) -> str | None:
 def axis(metric: str, values: Iterable[float]) -> Axis:
     """Title and scale that suit the largest value: byte counts in KiB, MiB or GiB."""
     if unit(metric) != "bytes":
-        suffix = f" ({unit(metric)})" if unit(metric) else ""
+        suffix = "" if unit(metric) in ("", *_SAID_BY_TITLE) else f" ({unit(metric)})"
         return Axis(title(metric) + suffix, 1.0)
     largest = max((abs(value) for value in values), default=0.0)
     name, scale = next(
@@ -75,6 +78,13 @@ def axis(metric: str, values: Iterable[float]) -> Axis:
         ("B", 1.0),
     )
     return Axis(f"{title(metric)} ({name})", scale)
+
+
+def number_pattern(metric: str) -> str:
+    """A printf pattern with the digits that `orchestrator.formats.number` gives the metric."""
+    if unit(metric) in ("bytes", "ms", "ms/token"):
+        return "%.2f"
+    return "%.4f" if "per_byte" in metric or "loss" in metric else "%.3f"
 
 
 def direction(study: StudyRecord, metric: str) -> Literal["minimize", "maximize"]:
@@ -88,8 +98,7 @@ def direction(study: StudyRecord, metric: str) -> Literal["minimize", "maximize"
 def configuration_label(params: Mapping[str, Any]) -> str:
     """A configuration in a few words, from its searched parameters: `R=2 · window 16 · gate learned`."""
     return (
-        " · ".join(_KNOB_LABELS.get(name, name + "={}").format(_plain(value)) for name, value in params.items())
-        or "all"
+        " · ".join(_KNOB_LABELS.get(name, name + "={}").format(plain(value)) for name, value in params.items()) or "all"
     )
 
 
@@ -105,5 +114,8 @@ def moment(value: datetime | None) -> str:
     return "-" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """A knob's value as text: `8` for 8.0, `-` for none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,24 +1,26 @@
 """From records to tables: pure functions that make the DataFrames behind every page.
 
-Intervals are those of `orchestrator.configurations`; nothing is averaged here. Columns of a metric `m` are `m` (the mean over
-seeds), `m low` and `m high` (NaN with one seed).
+Intervals are those of `orchestrator.configurations`; nothing is averaged here. Columns of a metric `m` are `m` (the
+mean over seeds), `m low` and `m high` (NaN with one seed).
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
 import pandas as pd
 
 from dashboard import formats
 from orchestrator.configurations import ConfigurationRecord, group
-from orchestrator.formats import with_interval
 from orchestrator.formats import unit as metric_unit
+from orchestrator.formats import with_interval
 from orchestrator.records import StudyRecord, TrialRecord, TrialState
 from orchestrator.statistics import Interval
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
 Direction = Literal["minimize", "maximize"]
 
 
@@ -36,7 +38,7 @@ def _study_row(study: StudyRecord) -> dict[str, object]:
         "question": study.question,
         "state": study.state.value,
         "configurations": f"{done} of {study.budget}",
-        "progress": min(1.0, done / study.budget) if study.budget else 0.0,
+        "progress": min(100.0, 100 * done / study.budget) if study.budget else 0.0,
         "trials": finished,
         "failures": failures_text(study),
         "best": best_text(study),
@@ -59,7 +61,8 @@ def best_text(study: StudyRecord) -> str:
         return "no feasible configuration yet" if study.trials else "nothing yet"
     sign = 1.0 if objective.direction == "minimize" else -1.0
     best = min(able, key=lambda one: sign * one.metrics[objective.metric].mean)
-    return f"{interval_text(objective.metric, best.metrics[objective.metric])} ({formats.configuration_label(best.params)})"
+    text = interval_text(objective.metric, best.metrics[objective.metric])
+    return f"{text} ({formats.configuration_label(best.params)})"
 
 
 def interval_text(metric: str, interval: Interval) -> str:
@@ -69,10 +72,10 @@ def interval_text(metric: str, interval: Interval) -> str:
     return text if unit in ("", "bytes") else f"{text} {unit}"
 
 
-def last_moved(study: StudyRecord) -> pd.Timestamp:
-    """When something last happened, in UTC; NaT when nothing has."""
+def last_moved(study: StudyRecord) -> datetime:
+    """When something last happened, in UTC; the epoch when nothing has."""
     moments = [study.created, *(trial.started for trial in study.trials), *(trial.ended for trial in study.trials)]
-    return max((pd.Timestamp(moment.astimezone(UTC)) for moment in moments if moment is not None), default=pd.NaT)
+    return max((moment.astimezone(UTC) for moment in moments if moment is not None), default=_EPOCH)
 
 
 def to_interval(mean: float, low: float, high: float, n: int) -> Interval:
@@ -124,6 +127,48 @@ def standing(one: ConfigurationRecord) -> str:
     return "front" if one.on_front else "dominated"
 
 
+def metrics_of(study: StudyRecord, configurations: Iterable[ConfigurationRecord]) -> list[str]:
+    """Names of the metrics that some complete configuration has, the objectives first."""
+    known = {metric for one in configurations if one.complete for metric in one.metrics}
+    objectives = [objective.metric for objective in study.objectives if objective.metric in known]
+    return objectives + sorted(known.difference(objectives))
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a column of numbers is headed and written."""
+
+    title: str
+    format: str
+    help: str | None = None
+
+
+def display(
+    frame: pd.DataFrame, search: Sequence[str], metrics: Sequence[str]
+) -> tuple[pd.DataFrame, dict[str, Column]]:
+    """The configurations' table for people, those on the front first, and how its number columns are written.
+
+    Every metric has two columns, mean and half-width of its interval, as numbers in a fitting unit, so that they sort.
+    """
+    order = {
+        name: position for position, name in enumerate(("front", "dominated", "infeasible", "unfinished", "failed"))
+    }
+    rows = frame.sort_values("standing", key=lambda column: column.map(order), kind="stable")
+    shown = rows[["standing", *search, "seeds"]].copy()
+    for name in search:
+        shown[name] = [formats.plain(value) for value in shown[name]]
+    config: dict[str, Column] = {}
+    for metric in metrics:
+        mean, low, high = metric_columns(metric)
+        axis = formats.axis(metric, rows[mean].dropna())
+        shown[mean] = rows[mean].astype(float) / axis.scale
+        shown[f"± {metric}"] = (rows[high].astype(float) - rows[low].astype(float)) / 2 / axis.scale
+        pattern = formats.number_pattern(metric)
+        config[mean] = Column(axis.title, pattern, formats.help_text(metric))
+        config[f"± {metric}"] = Column("±", pattern, formats.TERMS["interval"])
+    return shown, config
+
+
 def front(frame: pd.DataFrame, x: str, y: str, x_direction: Direction, y_direction: Direction) -> pd.DataFrame:
     """The rows that no other beats in both of two metrics, by x; only feasible, complete configurations can be here."""
     able = frame[frame["standing"].isin(["front", "dominated"])].dropna(subset=[x, y])
@@ -141,7 +186,7 @@ def trials_frame(study: StudyRecord) -> pd.DataFrame:
             "trial": trial.number,
             "state": trial.state.value,
             "seed": trial.seed,
-            **{name: trial.params.get(name) for name in study.search},
+            **{name: formats.plain(trial.params.get(name)) for name in study.search},
             "feasible": trial.feasible,
             "attempts": len(trial.attempts),
             "failure": (trial.failure or {}).get("reason", ""),
@@ -175,12 +220,14 @@ def attempts_frame(trial: TrialRecord) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["attempt", "started", "ended", "failure", "message"])
 
 
-def facts_frame(facts: Mapping[str, object], prefix: str = "") -> pd.DataFrame:
+def facts_frame(facts: Mapping[str, object]) -> pd.DataFrame:
     """Nested plain facts as two columns, `name` and `value`, in words."""
-    rows: list[dict[str, str]] = []
+    return pd.DataFrame(_facts(facts), columns=["name", "value"])
+
+
+def _facts(facts: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
     for name, value in facts.items():
         if isinstance(value, Mapping):
-            rows += facts_frame(value, f"{prefix}{name} / ").to_dict("records")
+            yield from _facts(value, f"{prefix}{name} / ")
         elif value is not None:
-            rows.append({"name": prefix + name, "value": str(value)})
-    return pd.DataFrame(rows, columns=["name", "value"])
+            yield prefix + name, str(value)

@@ -1,7 +1,7 @@
 """How the dashboard is started: the command line of `streamlit run`, its theme and its environment.
 
-The theme travels as flags, because an installed package has no project folder whose `.streamlit/config.toml` would be read.
-Light or dark is the reader's choice, in the page's menu or by their system.
+The theme travels as flags, because an installed package has no project folder whose `.streamlit/config.toml` would be
+read. Light or dark is the reader's choice, in the page's menu or by their system.
 """
 
 import socket
@@ -13,7 +13,7 @@ from dashboard import palette
 from orchestrator.errors import ServiceError
 from orchestrator.home import Home
 
-_THEME: Mapping[str, str] = {
+_THEME: Mapping[str, str | tuple[str, ...]] = {
     "theme.light.primaryColor": palette.BLUE,
     "theme.light.linkColor": palette.BLUE,
     "theme.light.backgroundColor": "#FFFFFF",
@@ -26,6 +26,7 @@ _THEME: Mapping[str, str] = {
     "theme.dark.textColor": "#E4E8EE",
     "theme.baseRadius": "small",
     "theme.showWidgetBorder": "true",
+    "theme.headingFontSizes": ("1.9rem", "1.5rem", "1.2rem", "1.1rem", "1rem", "1rem"),
 }
 
 
@@ -36,7 +37,7 @@ def command(host: str, port: int, home: Home) -> tuple[list[str], dict[str, str]
         ServiceError: The port is in use, or the host is none of this machine's.
     """
     _refuse_busy(host, port)
-    flags = {
+    flags: dict[str, str | tuple[str, ...]] = {
         "server.address": host,
         "server.port": str(port),
         "server.fileWatcherType": "none",
@@ -46,7 +47,8 @@ def command(host: str, port: int, home: Home) -> tuple[list[str], dict[str, str]
     }
     arguments = [sys.executable, "-m", "streamlit", "run", str(Path(__file__).with_name("app.py"))]
     for name, value in flags.items():
-        arguments += [f"--{name}", value]
+        for one in (value,) if isinstance(value, str) else value:
+            arguments += [f"--{name}", one]
     return arguments, {"PLT_HOME": str(home.root)}
 
 

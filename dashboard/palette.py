@@ -1,7 +1,8 @@
 """Colours and symbols, the same meaning on every page.
 
-The colours are Okabe and Ito's, told apart by people with any kind of colour vision, and read on light and dark ground;
-every meaning that has a colour also has a symbol, a pattern or a word. Grey belongs to neither theme and is safe on both.
+The colours are Okabe and Ito's, told apart by people with any kind of colour vision, and read on light and dark
+ground; every meaning that has a colour also has a symbol, a pattern or a word. Grey belongs to neither theme and is
+safe on both.
 """
 
 import math

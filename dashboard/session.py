@@ -1,79 +1,24 @@
-"""What every page needs from Streamlit: the reader, the address and the choice of a study.
+"""What every page needs from Streamlit: the address, widgets bound to it, and the choice of a study.
 
-The address is kept twice: in the address bar, so that it can be copied, and in the session, because Streamlit empties the
-bar when the page changes. Widgets follow the address: each is set from it before it is drawn, and writes back on change.
-Caches hold a bounded number of records and curves, for all sessions together.
+The address is kept twice: in the address bar, so that it can be copied, and in the session, because Streamlit empties
+the bar when the page changes. Widgets follow the address: each is set from it before it is drawn, and writes back on
+change.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
-from dashboard import formats, palette
-from dashboard.address import Address
+from dashboard import formats, frames, palette
+from dashboard.address import Address, CurveAxis
+from dashboard.loading import load_study, reader
 from orchestrator.errors import PltError, ServiceError
-from orchestrator.home import Home
 from orchestrator.records import StudyRecord
-from orchestrator.tracking.reader import Curve, Reader, RunLink
 
-REFRESH = 5.0
-"""Seconds between two looks at what is new."""
 _ADDRESS = "address"
-
-
-@st.cache_resource(max_entries=4)
-def _reader(root: str) -> Reader:
-    return Reader(Home.from_environment())
-
-
-def reader() -> Reader:
-    """The reader of the home that `PLT_HOME` names."""
-    return _reader(str(Home.from_environment().root))
-
-
-@st.cache_resource(ttl=REFRESH / 2, max_entries=256, show_spinner=False)
-def _study(root: str, name: str) -> StudyRecord:
-    return reader().study(name)
-
-
-def load_study(name: str) -> StudyRecord:
-    """A study, at most a few seconds old; a PltError when it cannot be read."""
-    return _study(str(reader().home.root), name)
-
-
-@st.cache_data(ttl=REFRESH, max_entries=256, show_spinner=False)
-def _curves(root: str, uri: str, study: str, numbers: tuple[int, ...], metric: str) -> dict[int, Curve]:
-    return reader().curves(study, numbers, metric)
-
-
-def load_curves(study: str, numbers: Sequence[int], metric: str) -> dict[int, Curve]:
-    """Curves by trial number; a ServiceError when MLflow cannot be read."""
-    home = reader().home
-    return _curves(str(home.root), home.mlflow_uri, study, tuple(numbers), metric)
-
-
-@st.cache_data(ttl=REFRESH, max_entries=256, show_spinner=False)
-def _curve_metrics(root: str, uri: str, study: str, numbers: tuple[int, ...]) -> list[str]:
-    return reader().curve_metrics(study, numbers)
-
-
-def load_curve_metrics(study: str, numbers: Sequence[int]) -> list[str]:
-    """Names of the metrics that have curves; a ServiceError when MLflow cannot be read."""
-    home = reader().home
-    return _curve_metrics(str(home.root), home.mlflow_uri, study, tuple(numbers))
-
-
-@st.cache_data(ttl=10 * REFRESH, max_entries=256, show_spinner=False)
-def _run_link(root: str, uri: str, study: str, number: int) -> RunLink | None:
-    return reader().run_link(study, number)
-
-
-def load_run_link(study: str, number: int) -> RunLink | None:
-    """Where a trial's MLflow run is; a ServiceError when MLflow cannot be read."""
-    home = reader().home
-    return _run_link(str(home.root), home.mlflow_uri, study, number)
 
 
 def address() -> Address:
@@ -113,12 +58,12 @@ def _bound(widget: Callable[..., Any], field: str, value: Any, label: str, optio
 
 def _write_back(field: str, key: str) -> None:
     value = st.session_state[key]
-    changed = tuple(value) if isinstance(value, list) else value
-    go(Address(study=changed) if field == "study" else replace(address(), **{field: changed}))
+    changes: dict[str, Any] = {field: tuple(value) if isinstance(value, list) else value}
+    go(Address(**changes) if field == "study" else replace(address(), **changes))
 
 
 def choose_study() -> StudyRecord | None:
-    """The head of every page about one study: its choice, state and question. None, and a clear page, when there is none."""
+    """The head of every page about one study: its choice, state and question; None, with a clear page, without one."""
     names = reader().names()
     if not names:
         nothing_yet()
@@ -127,7 +72,7 @@ def choose_study() -> StudyRecord | None:
     if here.study not in names:
         if here.study is not None:
             st.warning(f"There is no study {here.study!r} in {reader().home.root}; showing another one.")
-        here = Address(study=names[-1])
+        here = Address(study=_latest(names))
     go(here)
     left, right = st.columns([2, 5], vertical_alignment="bottom")
     with left:
@@ -143,19 +88,39 @@ def choose_study() -> StudyRecord | None:
     return study
 
 
+def _latest(names: Sequence[str]) -> str:
+    """The study that moved last, of those that can be read."""
+    moved = {}
+    for name in names:
+        with suppress(PltError):  # its own page says what is wrong with it
+            moved[name] = frames.last_moved(load_study(name))
+    return max(moved, key=lambda name: moved[name]) if moved else names[0]
+
+
 def badge(state: str, message: str = "") -> None:
     """A study's or trial's state as a coloured badge with its icon, and why."""
     colour, icon = palette.state_badge(state)
     st.markdown(f":{colour}-badge[{icon} {state}] {message}")
 
 
+def choose_curve(study: StudyRecord, metrics: Sequence[str]) -> tuple[str, CurveAxis]:
+    """Metric and horizontal axis of the learning curves: the address', else the first objective, else a loss."""
+    here = address()
+    preferred = (here.curve, *(objective.metric for objective in study.objectives), "val/loss", "train/loss", *metrics)
+    value = next(metric for metric in preferred if metric in metrics)
+    left, right, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
+    with left:
+        metric = choice("Curve", "curve", metrics, value, format_func=formats.title)
+    with right:
+        by = switch("Over", "by", ("step", "tokens"), here.by or "step", label_visibility="collapsed")
+    return metric, by
+
+
 def nothing_yet() -> None:
     """The page of an empty home."""
     home = reader().home.root
     st.header("No studies yet")
-    st.markdown(
-        f"This home, `{home}`, holds no study. Start one, and it appears here while it runs:"
-    )
+    st.markdown(f"This home, `{home}`, holds no study. Start one, and it appears here while it runs:")
     st.code("plt run experiments/quickstart.yaml", language="bash")
     st.caption("A home is the folder that PLT_HOME names, by default `plt-home` where the command was run.")
 
@@ -163,8 +128,3 @@ def nothing_yet() -> None:
 def tracking_notice(error: ServiceError) -> None:
     """Say that curves cannot be shown, and that the rest can."""
     st.info(f"No learning curves: {error}. Everything else on this page comes from the study's own storage.")
-
-
-def metric_name(metric: str) -> str:
-    """A metric in a list of choices."""
-    return formats.title(metric)

@@ -101,7 +101,7 @@ def _tracking(home: Home) -> Check:
 
     if not home.root.exists():
         return Check(name="MLflow", ok=False, detail="no home folder to keep it in", remedy="see PLT_HOME")
-    problem = Reader(home).tracking_problem()
+    problem = Reader(home).tracking_problem("doctor")
     return Check(
         name="MLflow",
         ok=problem is None,

@@ -47,7 +47,8 @@ class Home:
                 pass
         except OSError as error:
             raise ServiceError(
-                f"PLT_HOME is {self.root} and cannot be written to ({error.strerror}); set PLT_HOME to a folder of yours"
+                f"PLT_HOME is {self.root} and cannot be written to ({error.strerror}); "
+                "set PLT_HOME to a folder of yours"
             ) from error
         return self
 

@@ -1,4 +1,4 @@
-"""The driver's loop: ask the study for trials, run them on the backend, tell their outcomes, mirror them in the tracker.
+"""The driver's loop: ask for trials, run them on the backend, tell their outcomes, mirror them in the tracker.
 
     ask -> breaks a constraint by its shapes alone? tell
         -> measure the architecture (once per home and hardware) -> breaks a constraint? tell

@@ -2,7 +2,7 @@
 
     seed, configuration, knobs, sampler    when it is asked
     attempt:1, attempt:2, ...              started, ended, failure, info of each execution
-    metrics, failure, ended                when it is told
+    result                                 metrics, failure and end, written just before it is told
 
 Times are ISO 8601 in UTC, taken from the driver's clock.
 """
@@ -44,6 +44,15 @@ def attempt_to_plain(attempt: AttemptRecord) -> dict[str, Any]:
     }
 
 
+def result(metrics: Mapping[str, float], ended: datetime, failure: Failure | None = None) -> dict[str, Any]:
+    """What a trial is told with."""
+    return {
+        "metrics": dict(metrics),
+        "failure": failure_to_plain(failure) if failure is not None else None,
+        "ended": ended.isoformat(),
+    }
+
+
 def failure_to_plain(failure: Failure) -> dict[str, str]:
     """`reason`, `message` and `traceback`."""
     return {**asdict(failure), "reason": failure.reason.value}
@@ -60,6 +69,7 @@ def trial_record(
 ) -> TrialRecord:
     """What is known of a trial; it started with its first attempt."""
     attempts = _attempts(attributes)
+    told = attributes.get("result", {"metrics": {}, "failure": None, "ended": None})
     return TrialRecord(
         number=number,
         state=state,
@@ -67,14 +77,14 @@ def trial_record(
         seed=attributes["seed"],
         configuration=attributes["configuration"],
         values=values,
-        metrics=dict(attributes.get("metrics", {})),
+        metrics=told["metrics"],
         knobs=dict(attributes["knobs"]),
         feasible=all(amount <= 0 for amount in violations.values()),
         violations=dict(violations),
         attempts=attempts,
-        failure=attributes.get("failure"),
+        failure=told["failure"],
         started=attempts[0].started if attempts else None,
-        ended=_time(attributes.get("ended")),
+        ended=_time(told["ended"]),
     )
 
 

@@ -10,30 +10,26 @@ Readers need no lock: `read_study` and `list_studies` work while a driver writes
 `optuna.load_study` and optuna-dashboard open it.
 """
 
-import logging
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import optuna
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, create_trial
 
 from orchestrator import stored_trial
 from orchestrator.configuration import Configuration, resolve
 from orchestrator.constraints import violations
-from orchestrator.driver_lock import living_driver
 from orchestrator.errors import ServiceError, StudyError
 from orchestrator.home import Home
+from orchestrator.journal import create_journal, drop_half_line, open_journal, our_trials, study_record, trial_record
 from orchestrator.proposer import Evaluation, Proposer
-from orchestrator.records import AttemptRecord, Objective, StudyRecord, StudyState, TrialRecord, TrialState
+from orchestrator.records import AttemptRecord, StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.search_space import SearchSpace
 from orchestrator.spec import StudySpec
 from orchestrator.study_identity import refuse_other_study
@@ -41,7 +37,6 @@ from workers.protocol import Failure, FailureReason, TrialOutcome
 
 Clock = Callable[[], datetime]
 
-_logger = logging.getLogger(__name__)
 _TELLING = frozenset({FailureReason.DIVERGED.value, FailureReason.GPU_OOM.value})
 """Failures that say something about the configuration, so that the sampler learns to stay away."""
 
@@ -75,10 +70,10 @@ class Study:
         path = home.journal(spec.name)
         try:
             if path.exists():
-                _drop_half_line(path)
+                drop_half_line(path)
             else:
-                _create(spec, path, clock())
-            storage = _open_storage(path, spec.name)
+                create_journal(spec, path, clock())
+            storage = open_journal(path, spec.name)
             plain = spec.to_plain()
             stored = storage.get_study_user_attrs(storage.get_study_id_from_name(spec.name))["spec"]
             refuse_other_study(stored, plain, str(path.parent))
@@ -98,7 +93,7 @@ class Study:
 
     def record(self) -> StudyRecord:
         """The study with all its trials."""
-        return _study_record(self._storage, self._home, self.name, self.trials())
+        return study_record(self._storage, self._home, self.name, self.trials())
 
     def set_state(self, state: StudyState, message: str) -> None:
         """Write down how the study stands, and why."""
@@ -183,18 +178,17 @@ class Study:
     def fail(self, number: int, failure: Failure, metrics: Mapping[str, float] | None = None) -> TrialRecord:
         """Tell a trial FAIL, with those of its last known metrics that are finite."""
         finite = {name: value for name, value in (metrics or {}).items() if math.isfinite(value)}
-        self._write(number, {"failure": stored_trial.failure_to_plain(failure)})
-        self._write(number, {"metrics": finite, "ended": self._clock().isoformat()})
+        self._write(number, "result", stored_trial.result(finite, self._clock(), failure))
         self._study.tell(number, state=optuna.trial.TrialState.FAIL)
         return self.trial(number)
 
     def _frozen_trials(self) -> list[FrozenTrial]:
-        return _ours(self._storage, self._id)
+        return our_trials(self._storage, self._id)
 
     def _record_of(self, trial: FrozenTrial) -> TrialRecord:
         if trial.number in self._finished:
             return self._finished[trial.number]
-        record = _trial_record(trial)
+        record = trial_record(trial)
         if record.state.finished:
             self._finished[trial.number] = record
         return record
@@ -244,7 +238,7 @@ class Study:
         return ", ".join(wrong) or None
 
     def _write_judged(self, number: int, metrics: Mapping[str, float]) -> None:
-        self._write(number, {"metrics": dict(metrics), "ended": self._clock().isoformat()})
+        self._write(number, "result", stored_trial.result(metrics, self._clock()))
         trial = Trial(self._study, self._trial_id(number))
         for name, amount in violations(self._spec.constraints, metrics).items():
             if name not in trial.constraints:
@@ -255,11 +249,10 @@ class Study:
         self._write_attempt(number, replace(attempt, ended=self._clock(), failure=plain, info=info))
 
     def _write_attempt(self, number: int, attempt: AttemptRecord) -> None:
-        self._write(number, {stored_trial.attempt_key(attempt.number): stored_trial.attempt_to_plain(attempt)})
+        self._write(number, stored_trial.attempt_key(attempt.number), stored_trial.attempt_to_plain(attempt))
 
-    def _write(self, number: int, attributes: Mapping[str, Any]) -> None:
-        for name, value in attributes.items():
-            self._storage.set_trial_user_attr(self._trial_id(number), name, value)
+    def _write(self, number: int, attribute: str, value: Mapping[str, Any]) -> None:
+        self._storage.set_trial_user_attr(self._trial_id(number), attribute, value)
 
 
 def read_study(home: Home, name: str) -> StudyRecord:
@@ -270,9 +263,9 @@ def read_study(home: Home, name: str) -> StudyRecord:
         near = get_close_matches(name, known, n=3) or known[:3]
         remedy = f"did you mean {' or '.join(near)}?" if near else "there are none yet; start one with `plt run`"
         raise StudyError(f"there is no study {name!r} in {home.root}; {remedy}")
-    storage = _open_storage(path, name)
-    trials = tuple(_trial_record(trial) for trial in _ours(storage, storage.get_study_id_from_name(name)))
-    return _study_record(storage, home, name, trials)
+    storage = open_journal(path, name)
+    trials = tuple(trial_record(trial) for trial in our_trials(storage, storage.get_study_id_from_name(name)))
+    return study_record(storage, home, name, trials)
 
 
 def list_studies(home: Home) -> list[str]:
@@ -280,88 +273,8 @@ def list_studies(home: Home) -> list[str]:
     return sorted(path.parent.name for path in home.studies.glob("*/optuna.journal"))
 
 
-def _create(spec: StudySpec, path: Path, now: datetime) -> None:
-    """Write the journal aside and rename it, so that a study exists with all that it is or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".new")
-    aside.unlink(missing_ok=True)
-    study = optuna.create_study(
-        storage=JournalStorage(JournalFileBackend(str(aside))),
-        study_name=spec.name,
-        directions=[objective.direction for objective in spec.objectives],
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # names columns in optuna-dashboard
-        study.set_metric_names([objective.metric for objective in spec.objectives])
-    study.set_user_attr("spec", spec.to_plain())
-    study.set_user_attr("created", now.isoformat())
-    aside.replace(path)
-
-
-def _open_storage(path: Path, name: str) -> JournalStorage:
-    try:
-        storage = JournalStorage(JournalFileBackend(str(path)))
-        storage.get_study_id_from_name(name)
-    except (ValueError, KeyError) as error:
-        raise StudyError(f"{path} is damaged ({error}); restore a copy, or move it away to start anew") from error
-    return storage
-
-
 def _load(storage: JournalStorage, name: str) -> optuna.Study:
     return optuna.load_study(study_name=name, storage=storage, sampler=optuna.samplers.RandomSampler())
-
-
-def _drop_half_line(path: Path) -> None:
-    """Cut off what a killed driver did not finish writing; later entries behind it would be unreadable."""
-    written = path.read_bytes()
-    whole = written.rfind(b"\n") + 1
-    if whole < len(written):
-        _logger.warning("%s ended in half an entry (%d bytes), which was dropped", path, len(written) - whole)
-        with path.open("r+b") as file:
-            file.truncate(whole)
-
-
-def _ours(storage: JournalStorage, study_id: int) -> list[FrozenTrial]:
-    """Trials that `Study.ask` made; what others enqueue through Optuna is not part of the study."""
-    return [trial for trial in storage.get_all_trials(study_id, deepcopy=False) if "configuration" in trial.user_attrs]
-
-
-def _trial_record(trial: FrozenTrial) -> TrialRecord:
-    return stored_trial.trial_record(
-        number=trial.number,
-        state=TrialState(trial.state.name),
-        params=trial.params,
-        values=tuple(trial.values) if trial.state is optuna.trial.TrialState.COMPLETE else None,
-        violations=trial.constraints,
-        attributes=trial.user_attrs,
-    )
-
-
-def _study_record(storage: JournalStorage, home: Home, name: str, trials: tuple[TrialRecord, ...]) -> StudyRecord:
-    """Nothing is shown RUNNING without a living driver: then the study is INTERRUPTED and its trials are WAITING."""
-    attributes = storage.get_study_user_attrs(storage.get_study_id_from_name(name))
-    spec = attributes["spec"]
-    stand = attributes.get("state", {"state": StudyState.CREATED.value, "message": ""})
-    state, message, driver = StudyState(stand["state"]), stand["message"], living_driver(home, name)
-    if driver is None:
-        trials = tuple(replace(t, state=TrialState.WAITING) if t.state is TrialState.RUNNING else t for t in trials)
-        if state is StudyState.RUNNING:
-            state, message = StudyState.INTERRUPTED, "the driver ended without finishing; run it again to continue"
-    return StudyRecord(
-        name=name,
-        question=spec["question"],
-        state=state,
-        objectives=tuple(Objective(**objective) for objective in spec["objectives"]),
-        constraints=tuple(spec["constraints"]),
-        search=tuple(spec["search"]),
-        seeds=tuple(spec["seeds"]),
-        spec=spec,
-        budget=spec["budget"]["configurations"],
-        trials=trials,
-        created=datetime.fromisoformat(attributes["created"]),
-        driver=driver,
-        message=message,
-    )
 
 
 def _by_configuration(trials: Sequence[TrialRecord]) -> dict[str, list[TrialRecord]]:

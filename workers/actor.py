@@ -1,7 +1,7 @@
 """What a Ray actor runs: one request after another in a process that stays warm.
 
-A plain class: `orchestrator.backends.ray_backend` turns it into an actor. Torch is imported when the first request comes,
-not when the class is unpickled.
+A plain class: `orchestrator.backends.ray_backend` turns it into an actor. Torch is imported when the first request
+comes, not when the class is unpickled.
 """
 
 from collections.abc import Callable, Iterator

@@ -59,7 +59,7 @@ def execute(request: Request, *, clock: Clock = time.perf_counter) -> Iterator[M
             if isinstance(request, BenchmarkRequest):
                 _benchmark(request, known, clock)
             else:
-                yield from _train(request, known, clock)
+                yield from _train(request, known, clock, started)
     except Exception as error:
         failure = describe_failure(error)
     finally:
@@ -92,7 +92,7 @@ def _benchmark(request: BenchmarkRequest, known: _Known, clock: Clock) -> None:
     _refuse_non_finite(known.metrics)
 
 
-def _train(request: TrialRequest, known: _Known, clock: Clock) -> Iterator[MetricReport]:
+def _train(request: TrialRequest, known: _Known, clock: Clock, started: float) -> Iterator[MetricReport]:
     """Train, evaluate and save with the device shared."""
     with DeviceLock(_device_name()).shared() as lock:
         dataset = prepare(request.data, Path(request.data_folder))
@@ -109,6 +109,7 @@ def _train(request: TrialRequest, known: _Known, clock: Clock) -> Iterator[Metri
             plan=plan,
             before_step=lock.yield_to_exclusive,
             clock=clock,
+            started=started,
         )
         for report in trainer.run():
             known.metrics |= {**report.metrics, **_spent(request, trainer)}

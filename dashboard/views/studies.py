@@ -1,24 +1,26 @@
 """Page: every study, how it stands and what it found so far. A row opens the study's trade-offs."""
 
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from dashboard import formats, frames, palette, session
 from dashboard.address import Address
+from dashboard.loading import REFRESH, load_study, reader
 from orchestrator.errors import PltError
 from orchestrator.records import StudyRecord, StudyState
 
 
-@st.fragment(run_every=session.REFRESH)
+@st.fragment(run_every=REFRESH)
 def render() -> None:
     """Draw the page, again every few seconds."""
-    names = session.reader().names()
+    names = reader().names()
     if not names:
         session.nothing_yet()
         return
     studies = _load(names)
     frame = frames.studies_frame(studies).sort_values("moved", ascending=False, ignore_index=True)
     _totals(studies)
-    shown = frame[["study", "state", "question", "progress", "configurations", "trials", "failures", "best", "moved"]]
+    shown = frame[["study", "state", "progress", "configurations", "trials", "failures", "best", "moved", "question"]]
     event = st.dataframe(
         shown.style.map(_state_style, subset=["state"]),
         key="studies",
@@ -40,7 +42,7 @@ def _load(names: list[str]) -> list[StudyRecord]:
     studies = []
     for name in names:
         try:
-            studies.append(session.load_study(name))
+            studies.append(load_study(name))
         except PltError as error:
             st.warning(f"{name}: {error}")
     return studies
@@ -58,17 +60,19 @@ def _totals(studies: list[StudyRecord]) -> None:
         column.metric(label, value, border=True)
 
 
-def _state_style(state: str) -> str:
-    return f"color: {palette.state_colour(state)}; font-weight: 600"
+def _state_style(state: object) -> str:
+    return f"background-color: {palette.state_colour(str(state))}40"
 
 
-def _columns() -> dict[str, object]:
+def _columns() -> dict[str, ColumnConfig]:
     column = st.column_config
     return {
         "study": column.TextColumn("Study", pinned=True),
         "state": column.TextColumn("State", help="RUNNING only while a living driver works on it."),
         "question": column.TextColumn("Question", width="medium"),
-        "progress": column.ProgressColumn("Progress", format="percent", help="Configurations done of the budget."),
+        "progress": column.ProgressColumn(
+            "Progress", format="%d %%", max_value=100, help="Share of the budget's configurations that are done."
+        ),
         "configurations": column.TextColumn("Configurations", help="Done, of the study's budget."),
         "trials": column.NumberColumn("Trials", help=formats.TERMS["seed"]),
         "failures": column.TextColumn("Failures", help="Failed trials by reason."),

@@ -1,15 +1,16 @@
 """Page: accuracy against latency and against KV memory, one point per configuration, with intervals and the front.
 
-Points that are clicked or boxed are added to the comparison, which lives in the address and so survives every refresh.
+Points that are clicked or boxed are added to the comparison, which lives in the address and so survives every
+refresh.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pandas as pd
 import streamlit as st
 
 from dashboard import charts, comparison, formats, frames, session
+from dashboard.loading import REFRESH
 from orchestrator.configurations import ConfigurationRecord, group
 from orchestrator.constraints import parse_constraint
 from orchestrator.records import StudyRecord
@@ -17,7 +18,7 @@ from orchestrator.records import StudyRecord
 _USUAL_COSTS = ("decode/ms_per_token", "kv/bytes_per_sequence")
 
 
-@st.fragment(run_every=session.REFRESH)
+@st.fragment(run_every=REFRESH)
 def render() -> None:
     """Draw the page, again every few seconds."""
     study = session.choose_study()
@@ -25,7 +26,7 @@ def render() -> None:
         return
     configurations = group(study)
     frame = frames.configurations_frame(study, configurations)
-    metrics = frames.metrics_of(configurations)
+    metrics = frames.metrics_of(study, configurations)
     if not metrics:
         _no_points(study)
         return
@@ -51,21 +52,28 @@ def _no_points(study: StudyRecord) -> None:
 def _choose_metrics(study: StudyRecord, metrics: Sequence[str]) -> tuple[str, tuple[str, str]]:
     """The vertical axis and the two horizontal ones: the address', else the objectives, else the usual costs."""
     here = session.address()
-    asked = [objective.metric for objective in study.objectives if objective.metric in metrics]
-    y = here.y if here.y in metrics else (asked or list(metrics))[0]
-    usual = [metric for metric in (*asked[1:], *_USUAL_COSTS, *metrics) if metric in metrics and metric != y] or [y]
-    left = here.left if here.left in metrics else usual[0]
-    right = here.right if here.right in metrics else next((one for one in usual if one != left), left)
+    objectives = [objective.metric for objective in study.objectives if objective.metric in metrics]
+    usual = list(dict.fromkeys((*objectives, *_USUAL_COSTS, *metrics)))
+    y = _first(metrics, here.y, *usual)
+    costs = [metric for metric in usual if metric != y] or [y]
+    left = _first(metrics, here.left, *costs)
+    right = _first(metrics, here.right, *(metric for metric in costs if metric != left), left)
     columns = st.columns(3)
     with columns[0]:
         y = session.choice("Accuracy axis", "y", metrics, y, format_func=formats.title, help=formats.help_text(y))
     with columns[1]:
-        left = session.choice("Left cost axis", "left", metrics, left, format_func=formats.title, help=formats.help_text(left))
+        left = session.choice(
+            "Left cost axis", "left", metrics, left, format_func=formats.title, help=formats.help_text(left)
+        )
     with columns[2]:
         right = session.choice(
             "Right cost axis", "right", metrics, right, format_func=formats.title, help=formats.help_text(right)
         )
     return y, (left, right)
+
+
+def _first(known: Sequence[str], *wished: str | None) -> str:
+    return next(metric for metric in wished if metric is not None and metric in known)
 
 
 def _chart(study: StudyRecord, frame: pd.DataFrame, x: str, y: str, side: str) -> None:
@@ -96,7 +104,7 @@ def _explain(frame: pd.DataFrame, study: StudyRecord) -> None:
     counts = frame["standing"].value_counts()
     parts = [f"{count} {standing}" for standing, count in counts.items()]
     note = "Click a point to add it to the comparison or take it out, or draw a box around several."
-    bars = "Bars are 95 % intervals over seeds; larger markers have wider windows; faded points are dominated or unfinished."
+    bars = "Bars are 95 % intervals over seeds; larger markers have wider windows; faded points are dominated."
     st.caption(f"{len(frame)} configurations: {', '.join(parts)}. {bars} {note}", help=formats.TERMS["front"])
     if study.constraints and not (frame["standing"].isin(["front", "dominated"])).any():
         st.warning(f"No feasible configuration yet: none meets {' and '.join(study.constraints)}.")
@@ -105,18 +113,15 @@ def _explain(frame: pd.DataFrame, study: StudyRecord) -> None:
 def _comparison_bar(configurations: Sequence[ConfigurationRecord]) -> None:
     names = dict(zip((one.fingerprint for one in configurations), comparison.labels(configurations), strict=True))
     picks = [pick for pick in session.address().picks if pick in names]
-    left, middle, right = st.columns([6, 1, 1], vertical_alignment="bottom")
+    left, right = st.columns([7, 1], vertical_alignment="bottom")
     with left:
         session.several("Comparison", "picks", list(names), picks, format_func=names.get, placeholder="nothing chosen")
-    if middle.button("Clear", disabled=not picks, width="stretch"):
-        session.go(replace(session.address(), picks=(), baseline=None))
-        st.rerun(scope="fragment")
     if right.button("Compare", disabled=not picks, type="primary", width="stretch"):
         st.switch_page("views/compare.py", query_params=session.address().to_params())
 
 
 def _table(study: StudyRecord, frame: pd.DataFrame, metrics: Sequence[str]) -> None:
-    shown, config = frames.display(study, frame, metrics)
+    shown, config = frames.display(frame, study.search, metrics)
     st.dataframe(
         shown,
         hide_index=True,

@@ -1,7 +1,7 @@
 """The seam to a place where attempts run.
 
-A backend takes requests and gives back events. It never decides anything: what a failure means is the runner's business. At
-most `slots` attempts run at once; a request submitted beyond that waits its turn, in order.
+A backend takes requests and gives back events. It never decides anything: what a failure means is the runner's
+business. At most `slots` attempts run at once; a request submitted beyond that waits its turn, in order.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Attempts in this process, one at a time, advanced report by report inside `poll`.
 
-No threads, no clock: the same requests give the same events in the same order, which makes it the backend for debugging,
-for tests and for a study that must be repeatable bit for bit.
+No threads, no clock: the same requests give the same events in the same order, which makes it the backend for
+debugging, for tests and for a study that must be repeatable bit for bit.
 """
 
 import traceback

@@ -1,7 +1,7 @@
 """Attempts in warm Ray actors, on this machine or on the cluster at `address`.
 
-Actors are made when first needed, reused for the next attempt, and replaced after any failure or stop: a failed process is
-never trusted again. Retrying is the runner's decision, so actors neither restart nor retry by themselves.
+Actors are made when first needed, reused for the next attempt, and replaced after any failure or stop: a failed process
+is never trusted again. Retrying is the runner's decision, so actors neither restart nor retry by themselves.
 """
 
 import contextlib
@@ -108,8 +108,8 @@ class RayBackend:
             ray.shutdown()
 
     def _make_actor(self) -> Any:
-        options = {"num_cpus": self._cpus, "num_gpus": self._gpus, "max_restarts": 0, "max_task_retries": 0}
-        return ray.remote(**options)(Worker).remote(*self._arguments)
+        actor_class = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, max_task_retries=0)(Worker)
+        return actor_class.remote(*self._arguments)
 
     def _fill(self) -> None:
         while self._waiting and len(self._busy) < self.slots:
@@ -137,9 +137,15 @@ def _connect(address: str | None) -> bool:
         return False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    local = {} if address else {"include_dashboard": False, "object_store_memory": _OBJECT_STORE_BYTES}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **local)
+        ray.init(
+            address=address,
+            include_dashboard=None if address else False,
+            object_store_memory=None if address else _OBJECT_STORE_BYTES,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=False,
+        )
     except (ConnectionError, RuntimeError, ValueError, OSError, RayError) as error:
         where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
         raise ServiceError(f"cannot use {where}: {_first_line(error)}; try --backend local") from error
@@ -148,7 +154,8 @@ def _connect(address: str | None) -> bool:
 
 def _slots(cpus: float, gpus: float) -> int:
     """How many attempts fit on the nodes; a size that fits on none is refused with what there is."""
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    nodes = [node["Resources"] for node in known if node["Alive"]]
     fit = 0
     for resources in nodes:
         by_cpu = resources.get("CPU", 0) / cpus if cpus else float("inf")

@@ -11,7 +11,8 @@ from orchestrator.commands.options import echo_json, json_option
 def command(trials: tuple[str, ...], as_json: bool) -> None:
     """Compare trials, each named as STUDY/NUMBER: what differs in their knobs first, then every metric.
 
-    The first trial is the baseline. A metric is shown with its 95 % interval over the seeds of the trial's configuration.
+    The first trial is the baseline. A metric is shown with its 95 % interval over the seeds of the trial's
+    configuration.
     """
     from orchestrator.comparison import compare
     from orchestrator.home import Home

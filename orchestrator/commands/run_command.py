@@ -44,7 +44,9 @@ def command(spec: Path, backend: str, address: str | None, quiet: bool, as_json:
     return {StudyState.FAILED: 1, StudyState.INTERRUPTED: 130}.get(record.state, 0)
 
 
-def _drive(spec: "StudySpec", home: "Home", backend_name: str, address: str | None, listener: "Listener") -> "StudyRecord":
+def _drive(
+    spec: "StudySpec", home: "Home", backend_name: str, address: str | None, listener: "Listener"
+) -> "StudyRecord":
     """Lock, open, run, close: in that order, so that nothing is created for a request that cannot be met."""
     import time
 

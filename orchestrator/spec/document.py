@@ -20,6 +20,7 @@ from orchestrator.spec.problem import Path, Problem, dotted, spec_error
 
 _LARGEST, _DEEPEST = 10_000, 20
 """Values in one file and levels of nesting; aliases of aliases grow without bound."""
+_PLAIN_TAGS = (None, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 @dataclass
@@ -147,9 +148,8 @@ class _Reader:
         return f"{self._document.file}:{line + 1}"
 
     def _refuse_tag(self, node: CommentedMap | CommentedSeq, path: Path) -> None:
-        tag = node.tag.value
-        if tag is not None and not str(tag).startswith("tag:yaml.org,2002:"):
-            self._refuse(path, f"{dotted(path)} has the tag {tag}; study files have no tags")
+        if node.tag.value not in _PLAIN_TAGS:
+            self._refuse(path, f"{dotted(path)} has the tag {node.tag.value}; a study file has no tags")
 
     def _refuse(self, path: Path, text: str) -> None:
         self._problems.append(Problem(path, text))

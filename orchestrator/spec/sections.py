@@ -54,7 +54,7 @@ class ModelSection(Section):
     window: Count | None = None
     gate_input: GateInput | None = None
     gate_polarity: GatePolarity | None = None
-    gate_mode: Literal["learned"] | float | None = None
+    gate_mode: float | Literal["learned"] | None = None
     gate_bias_init: float | None = None
 
 

@@ -44,9 +44,7 @@ _SIGNS = {
 
 def connect(home: Home) -> "MlflowClient":
     """A client of the home's MLflow; the database of a new home is made first. Use it inside `service_errors`."""
-    for name, value in {**_QUIET, **_PATIENCE}.items():
-        os.environ.setdefault(name, value)
-    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns of every retry
+    _prepare()
     from mlflow import MlflowClient
 
     if is_server(home.mlflow_uri):
@@ -55,9 +53,17 @@ def connect(home: Home) -> "MlflowClient":
         return MlflowClient(tracking_uri=home.mlflow_uri)
 
 
+def _prepare() -> None:
+    """Set what MLflow reads when it is imported; what the user set wins."""
+    for name, value in {**_QUIET, **_PATIENCE}.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns of every retry
+
+
 @contextmanager
 def service_errors(home: Home) -> Iterator[None]:
     """Turn what MLflow raises inside into a ServiceError of one line, with the remedy."""
+    _prepare()
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 

@@ -1,8 +1,8 @@
 """The shape and the loop knobs of one looped transformer.
 
-Names of sizes are Hugging Face's Llama names, names of knobs are the field's (PLT, arXiv 2510.24824; LoopCoder-v2, arXiv
-2606.18023). A configuration is checked once, when it is made. `normalised()` drops every knob that cannot change the
-function computed, so that equal models have equal fingerprints.
+Names of sizes are Hugging Face's Llama names, names of knobs are the field's (PLT, arXiv 2510.24824; LoopCoder-v2,
+arXiv 2606.18023). A configuration is checked once, when it is made. `normalised()` drops every knob that cannot change
+the function computed, so that equal models have equal fingerprints.
 """
 
 from dataclasses import asdict, dataclass, fields, replace

@@ -44,7 +44,7 @@ class TrainConfig:
         _require(self.batch_size >= 1, "batch_size", self.batch_size, "1 or more sequences")
         micro = self.micro_batch_size
         _require(
-            micro is None or (1 <= micro and self.batch_size % micro == 0),
+            micro is None or (micro >= 1 and self.batch_size % micro == 0),
             "micro_batch_size",
             micro,
             f"a divisor of batch_size ({self.batch_size})",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from workers.config import DataConfig
 from workers.config.data_config import BYTES_VOCAB_SIZE
+from workers.data.errors import DataError
 
 
 class Tokenizer(Protocol):
@@ -43,8 +44,12 @@ def make_tokenizer(data: DataConfig, training_texts: Iterable[bytes]) -> Tokeniz
     """The tokenizer that `data.vocab` names, trained on these texts if it has to be."""
     if data.bpe_size is None:
         return ByteTokenizer()
-    from workers.data.bpe_tokenizer import BpeTokenizer
-
+    try:
+        from workers.data.bpe_tokenizer import BpeTokenizer
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"vocab is {data.vocab!r} and {error.name} is not installed; install it or use bytes"
+        ) from error
     return BpeTokenizer.train(data.bpe_size, training_texts)
 
 

@@ -17,18 +17,19 @@ from workers.decoding.caches import Caches
 from workers.decoding.chunk import chunk_layer
 from workers.decoding.graph import StepGraph
 from workers.decoding.slot import Slot, SlotMaker
-from workers.decoding.step import step_layer
+from workers.decoding.step import SlotPass
 from workers.decoding.weights import DecoderWeights
 from workers.models import LoopedTransformer
 from workers.models.looped_transformer import combine
-from workers.models.rotary import RotaryTables, rotary_tables
+from workers.models.rotary import rotary_tables
 
 
 class Decoder:
     """Decodes `batch_size` sequences of up to `max_length` slots with a snapshot of the model's weights.
 
-    `weights` of another decoder of the same model can be shared. `static_shapes` hides unused cache places by masks
-    instead of slicing; None means on CUDA, whose graphs need it. Nothing here keeps gradients.
+    `max_length` may exceed `max_position_embeddings`: RoPE has no end, only training had one. `weights` of another decoder
+    of the same model can be shared. `static_shapes` hides unused cache places by masks instead of slicing; None means on
+    CUDA, whose graphs need it. Nothing here keeps gradients.
     """
 
     def __init__(
@@ -40,12 +41,8 @@ class Decoder:
         weights: DecoderWeights | None = None,
         static_shapes: bool | None = None,
     ) -> None:
-        limit = model.config.max_position_embeddings
-        if batch_size < 1 or not 1 <= max_length <= limit:
-            raise ValueError(
-                f"batch_size is {batch_size} and max_length is {max_length}; both must be 1 or more, and max_length at "
-                f"most max_position_embeddings ({limit})"
-            )
+        if batch_size < 1 or max_length < 1:
+            raise ValueError(f"batch_size is {batch_size} and max_length is {max_length}; both must be 1 or more")
         self.config = model.config
         self.batch_size = batch_size
         self.max_length = max_length
@@ -57,7 +54,7 @@ class Decoder:
             table = self.weights.embedding
             self.caches = Caches(self.config, batch_size, max_length, table.device, table.dtype)
             tables = rotary_tables(max_length, self.config.head_dim, self.config.rope_theta, table)
-            self._slots = SlotMaker(tables, max_length, self.caches.ring_size, self.config.window or 0)
+            self._slots = SlotMaker(self.config, tables, self.caches.ring_size)
         self._static = table.is_cuda if static_shapes is None else static_shapes
         self._graph = StepGraph(self._masked_step, batch_size, self.caches.carry) if table.is_cuda else None
 
@@ -65,7 +62,7 @@ class Decoder:
     def prefill(self, ids: Tensor, last_only: bool = False) -> Tensor:
         """Append `ids` (B, T) to every sequence; logits (B, T, V) of those slots, or (B, 1, V) of the last one."""
         stop = self._claim(ids, 2)
-        tables = RotaryTables(*(table[self.length : stop] for table in self._slots.tables))
+        tables = self._slots.tables(self.length, stop)
         embedded = x = embedding(ids, self.weights.embedding)
         for loop in range(self.config.num_loops):
             if loop > 0:
@@ -112,25 +109,26 @@ class Decoder:
 
     def _step(self, ids: Tensor, slot: Slot) -> Tensor:
         embedded = embedding(ids, self.weights.embedding)[:, None]
+        slot_pass = SlotPass(self.caches, slot)
         if self.config.parallel_loops:
-            return self._parallel_loops(embedded, slot)
+            return self._parallel_loops(embedded, slot_pass)
         x = embedded
         for loop in range(self.config.num_loops):
             x = combine(x, embedded, self.config) if loop > 0 else x
-            x = self._hand_on(self._run_layers(x, loop, slot))
+            x = self._hand_on(self._run_layers(x, loop, slot_pass))
         return self._head(x[:, 0])
 
-    def _parallel_loops(self, embedded: Tensor, slot: Slot) -> Tensor:
+    def _parallel_loops(self, embedded: Tensor, slot_pass: SlotPass) -> Tensor:
         """One pass with a row per loop on `embedded` (B, 1, d); logits (B, V)."""
         carry = self.caches.carry
         rows = torch.cat((embedded, combine(carry, embedded, self.config)), 1) if carry.shape[1] else embedded
-        hidden = self._hand_on(self._run_layers(rows, 0, slot))
+        hidden = self._hand_on(self._run_layers(rows, 0, slot_pass))
         carry.copy_(hidden[:, :-1])
         return self._head(hidden[:, -1])
 
-    def _run_layers(self, x: Tensor, first: int, slot: Slot) -> Tensor:
+    def _run_layers(self, x: Tensor, first: int, slot_pass: SlotPass) -> Tensor:
         for index, layer in enumerate(self.weights.layers):
-            x = step_layer(layer, index, x, first, slot, self.caches)
+            x = slot_pass.run(layer, index, x, first)
         return x
 
     def _next_loop(self, previous: Tensor, embedded: Tensor, loop: int) -> Tensor:

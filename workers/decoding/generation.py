@@ -27,6 +27,12 @@ def generate(
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k is {top_k}; it must be 1 or more, or None for all tokens")
     batch, prompt = prompt_ids.shape
+    limit = model.config.max_position_embeddings
+    if prompt + max_new_tokens > limit:
+        raise ValueError(
+            f"max_new_tokens is {max_new_tokens}; after a prompt of {prompt} the model takes {limit - prompt} more "
+            f"(max_position_embeddings is {limit})"
+        )
     decoder = Decoder(model, batch, prompt + max_new_tokens)
     generator = torch.Generator(prompt_ids.device).manual_seed(seed)
     logits = decoder.prefill(prompt_ids, last_only=True)[:, 0]

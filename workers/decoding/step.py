@@ -12,39 +12,49 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from workers.config import ModelConfig
 from workers.decoding.caches import Caches
 from workers.decoding.slot import Slot
 from workers.decoding.weights import LayerWeights
 from workers.models.rotary import apply_rotary
 
 
-def step_layer(layer: LayerWeights, index: int, x: Tensor, first: int, slot: Slot, caches: Caches) -> Tensor:
-    """Layer number `index` on the residual rows `x` (B, n, d) of loops first..first+n-1; keeps keys and values."""
-    query, key, value = _project(layer, x, slot, caches.config)
-    caches.write(index, key, value, slot, first)
-    keys, values = caches.read_full(index, slot)
-    if caches.config.kv_mode == "per_loop":
-        attended = _attend_own(query, keys[:, first:], values[:, first:], slot.full_mask)
-    else:
-        attended = _attend_shared(query, keys[:, 0], values[:, 0], slot.full_mask)
-    plain = 1 if first == 0 else 0  # rows of loop 1, which has no window
-    if caches.config.local == "swa" and x.shape[1] > plain:
-        skipped = max(first, 1) - 1
-        keys, values = caches.read_window(index, slot)
-        local = _attend_own(query[:, plain:], keys[:, skipped:], values[:, skipped:], slot.window_mask)
-        by_head = (part.transpose(1, 2) for part in (query[:, plain:], local, attended[:, plain:]))
+class SlotPass:
+    """Runs layers on rows of one slot: what is the same in every layer is worked out once."""
+
+    def __init__(self, caches: Caches, slot: Slot) -> None:
+        self.caches = caches
+        self.slot = slot
+        self.full = caches.see_full(slot)
+        self.window = caches.see_window(slot)
+
+    def run(self, layer: LayerWeights, index: int, x: Tensor, first: int) -> Tensor:
+        """Layer number `index` on the residual rows `x` (B, n, d) of loops first..first+n-1; keeps keys and values."""
+        config = self.caches.config
+        heads = layer.project(x).view(*x.shape[:2], -1, config.head_dim)
+        turned = apply_rotary(heads, self.slot.tables)
+        query = turned[:, :, : config.num_attention_heads]
+        self.caches.write(index, turned[:, :, config.num_attention_heads :], self.slot, first)
+        keys, values = self.full.keys[index], self.full.values[index]
+        if self.caches.own:
+            attended = _attend_own(query, keys[:, first:], values[:, first:], self.slot.full_mask)
+        else:
+            attended = _attend_shared(query, keys[:, 0], values[:, 0], self.slot.full_mask)
+        if self.window is not None and first + x.shape[1] > 1:
+            attended = self._mix_window(layer, index, x, query, attended, first)
+        return layer.finish(x, attended.flatten(2))
+
+    def _mix_window(
+        self, layer: LayerWeights, index: int, x: Tensor, query: Tensor, attended: Tensor, first: int
+    ) -> Tensor:
+        """Gate the window into the rows of later loops; row 1 keeps its full-context attention."""
+        assert self.window is not None
+        keys, values = self.window.keys[index], self.window.values[index]
+        plain, skipped = (1, 0) if first == 0 else (0, first - 1)
+        query = query[:, plain:]
+        local = _attend_own(query, keys[:, skipped:], values[:, skipped:], self.slot.window_mask)
+        by_head = (part.transpose(1, 2) for part in (query, local, attended[:, plain:]))
         mixed, _ = layer.attention.mix(x[:, plain:], *by_head)
-        attended = torch.cat((attended[:, :plain], mixed.transpose(1, 2)), 1)
-    return layer.finish(x, attended.flatten(2))
-
-
-def _project(layer: LayerWeights, x: Tensor, slot: Slot, config: ModelConfig) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries (B, n, H, dh) and keys after RoPE, and values, both (B, n, Hkv, dh)."""
-    queries, keys = config.num_attention_heads, config.num_key_value_heads
-    heads = layer.project(x).view(*x.shape[:2], -1, config.head_dim)
-    turned = apply_rotary(heads[:, :, : queries + keys], slot.tables)
-    return turned[:, :, :queries], turned[:, :, queries:], heads[:, :, queries + keys :]
+        return torch.cat((attended[:, :plain], mixed.transpose(1, 2)), 1)
 
 
 def _attend_shared(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:

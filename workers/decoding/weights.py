@@ -29,6 +29,11 @@ class LayerWeights:
     """The module itself, for its gate."""
     eps: float
 
+    @property
+    def products(self) -> tuple[PackedLinear, ...]:
+        """Every matrix product of the layer."""
+        return self.query_key_value, self.output, self.gate_up, self.down
+
     def project(self, x: Tensor) -> Tensor:
         """Queries, keys and values (..., (H + 2 Hkv) dh) of the residual stream (..., d), before RoPE."""
         return self.query_key_value(normalise(x, self.input_norm, self.eps))
@@ -46,7 +51,7 @@ class DecoderWeights:
     def __init__(self, model: LoopedTransformer, rows: int) -> None:
         self.embedding = model.model.embed_tokens.weight.detach()
         self.layers = [_pack_layer(layer, rows) for layer in model.model.layers]
-        self.norm = model.model.norm.weight.detach()
+        self.norm = _wide(model.model.norm.weight)
         self.eps = model.config.rms_norm_eps
         self.head = PackedLinear(self.embedding if model.lm_head is None else model.lm_head.weight, rows)
 
@@ -54,18 +59,28 @@ class DecoderWeights:
         """The final norm on rows (..., d)."""
         return normalise(x, self.norm, self.eps)
 
+    def read_bytes(self) -> int:
+        """Bytes of the matrices that one pass over the layers and the head reads."""
+        products = [product for layer in self.layers for product in layer.products] + [self.head]
+        return sum(product.weight.numel() * product.weight.element_size() for product in products)
+
 
 def _pack_layer(layer: torch.nn.Module, rows: int) -> LayerWeights:
     assert isinstance(layer, DecoderLayer)
     attention, mlp = layer.self_attn, layer.mlp
     projections = (attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight)
     return LayerWeights(
-        input_norm=layer.input_layernorm.weight.detach(),
+        input_norm=_wide(layer.input_layernorm.weight),
         query_key_value=PackedLinear(torch.cat(projections), rows),
         output=PackedLinear(attention.o_proj.weight, rows),
-        mlp_norm=layer.post_attention_layernorm.weight.detach(),
+        mlp_norm=_wide(layer.post_attention_layernorm.weight),
         gate_up=PackedLinear(torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)), rows),
         down=PackedLinear(mlp.down_proj.weight, rows),
         attention=attention,
         eps=layer.input_layernorm.eps,
     )
+
+
+def _wide(weight: Tensor) -> Tensor:
+    """A norm's weight in the type in which `normalise` computes."""
+    return weight.detach() if weight.dtype == torch.float64 else weight.detach().float()

@@ -28,4 +28,5 @@ class Gate(nn.Module):
         """Gate values (B, H, S) of the `residual` stream (B, S, d) entering the layer and its `query` (B, H, S, dh)."""
         if self.gate_norm is not None:
             return linear(self.gate_norm(residual), self.weight, self.bias).sigmoid().transpose(1, 2)
-        return (torch.einsum("bhsd,hd->bhs", query, self.weight) + self.bias[:, None]).sigmoid()
+        score: Tensor = torch.linalg.vecdot(query, self.weight[:, None])
+        return (score + self.bias[:, None]).sigmoid()

@@ -77,13 +77,10 @@ class LoopedTransformer(nn.Module):
         initialise(self, seed)
 
     def forward(self, input_ids: Tensor, every_loop: bool = False) -> LoopOutput:
-        """Logits of every slot of `input_ids` (B, S), integer token ids; S up to `max_position_embeddings`."""
-        length = input_ids.shape[1]
-        if length > self.config.max_position_embeddings:
-            raise ValueError(
-                f"the sequence has {length} slots; the model takes up to {self.config.max_position_embeddings} "
-                "(raise max_position_embeddings or shorten the sequence)"
-            )
+        """Logits of every slot of `input_ids` (B, S), integer token ids.
+
+        `max_position_embeddings` is not enforced here: RoPE has no end, and what a model was trained on is its user's.
+        """
         embedded: Tensor = self.model.embed_tokens(input_ids)
         x, first = embedded, None
         normalised: list[Tensor] = []

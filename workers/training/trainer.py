@@ -45,8 +45,12 @@ class Trainer:
         plan: Plan | None = None,
         before_step: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
+        started: float | None = None,
     ) -> None:
-        """`before_step` is called before every step and may wait; its time does not count as training."""
+        """`before_step` is called before every step and may wait; its time does not count as training.
+
+        `started` is when the attempt began, in the clock's seconds; by default now.
+        """
         self.model = model
         self.steps = config.steps(dataset.seq_len)
         self.steps_done = 0
@@ -55,7 +59,8 @@ class Trainer:
         self._dataset, self._config, self._seed = dataset, config, seed
         self._evaluation_set = dataset.evaluation_set()
         self._stepper = Stepper(model, config, plan or Plan())
-        self._before_step, self._clock, self._started = before_step, clock, clock()
+        self._before_step, self._clock = before_step, clock
+        self._started = clock() if started is None else started
 
     @property
     def tokens_done(self) -> int:

@@ -197,16 +197,17 @@ def test_a_database_that_cannot_be_made_is_said(home: Home, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_processes_that_open_a_new_home_at_once_share_one_experiment(tmp_path: Path) -> None:
+def test_processes_that_open_a_new_home_at_once_share_one_experiment_and_say_nothing(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from orchestrator.home import Home\n"
         "from orchestrator.tracking.mlflow_tracker import MlflowTracker\n"
         "tracker = MlflowTracker(Home(Path(sys.argv[1])), 'loops'); tracker.close()\n"
     )
     arguments = [sys.executable, "-c", program, str(tmp_path / "new")]
-    processes = [subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-    said = [process.communicate(timeout=120)[1] for process in processes]
+    processes = [subprocess.Popen(arguments, stderr=subprocess.STDOUT, stdout=subprocess.PIPE) for _ in range(4)]
+    said = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * 4, said
+    assert said == [b""] * 4
     client = MlflowClient(tracking_uri=Home(tmp_path / "new").mlflow_uri)
     assert sorted(experiment.name for experiment in client.search_experiments()) == ["Default", "loops"]
 

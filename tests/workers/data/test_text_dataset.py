@@ -37,8 +37,9 @@ def split_tokens(texts: Path) -> list[list[int]]:
 
 
 def find(window: list[int], tokens: list[int]) -> int:
-    (place,) = [at for at in range(len(tokens) - len(window) + 1) if tokens[at : at + len(window)] == window]
-    return place
+    text, part = "".join(map(chr, tokens)), "".join(map(chr, window))
+    assert text.count(part) == 1
+    return text.index(part)
 
 
 def test_targets_are_the_next_tokens_of_the_training_split(dataset: Dataset, texts: Path) -> None:

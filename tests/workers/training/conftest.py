@@ -1,5 +1,6 @@
 """A tiny model and its data, for tests of training."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,9 @@ def model_config() -> ModelConfig:
 @pytest.fixture
 def model(model_config: ModelConfig) -> LoopedTransformer:
     return LoopedTransformer(model_config, seed=0)
+
+
+@pytest.fixture
+def plain_config(model_config: ModelConfig) -> ModelConfig:
+    """One loop: the quickest to compile."""
+    return replace(model_config, num_loops=1)

@@ -15,7 +15,7 @@ def reference(steps: int, warmup: int, config: TrainConfig) -> list[float]:
     schedule = SequentialLR(optimizer, [rise, fall], milestones=[warmup])
     rates = []
     for _ in range(steps):
-        rates.append(schedule.get_last_lr()[0])
+        rates.append(float(schedule.get_last_lr()[0]))
         optimizer.step()
         schedule.step()
     return rates

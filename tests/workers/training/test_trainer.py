@@ -74,7 +74,7 @@ def test_a_model_learns_one_hop(model: LoopedTransformer, dataset: Dataset) -> N
     reports = list(trainer(model, dataset, tokens=400 * 32 * 16, batch_size=32).run())
     first, last = reports[0].metrics, reports[-1].metrics
     assert last["train/loss"] < 0.2 * first["train/loss"]
-    assert last["tasks/phop/accuracy"] > 0.9 > 2 * last["tasks/phop/majority"]
+    assert last["tasks/phop/accuracy"] > 0.8 > 2 * last["tasks/phop/majority"]
 
 
 def test_equal_runs_give_equal_reports(model_config: ModelConfig, dataset: Dataset) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from workers.config import TrainConfig
+from workers.config import ModelConfig, TrainConfig
 from workers.data import Dataset
 from workers.models import LoopedTransformer
 from workers.training import Plan, choose_plan
@@ -55,10 +55,10 @@ def test_a_set_precision_is_timed_for_compilation_alone(model: LoopedTransformer
 @pytest.mark.slow
 @pytest.mark.parametrize(("compilation", "compiled", "chosen"), [(50.0, 1.0, True), (150.0, 1.0, False)])
 def test_compilation_is_counted_against_the_steps_it_saves(
-    model: LoopedTransformer, dataset: Dataset, compilation: float, compiled: float, chosen: bool
+    plain_config: ModelConfig, dataset: Dataset, compilation: float, compiled: float, chosen: bool
 ) -> None:
     durations = [2.0, 2.0, compilation, compiled, compiled, compiled]  # 200 s eager, 100 s compiled
-    plan = choose(model, dataset, durations, precision="float32")
+    plan = choose(LoopedTransformer(plain_config, seed=0), dataset, durations, precision="float32")
     assert plan.compile is chosen
     assert plan.step_seconds == pytest.approx({"float32": 2.0, "compilation": compilation, "compiled": compiled})
 

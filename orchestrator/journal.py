@@ -1,0 +1,114 @@
+"""A study's Optuna journal: how it is made, opened, mended and read.
+
+One file holds one study. It is written aside and renamed when it is made, appended to by the driver alone, and read by
+anyone at any time: an entry that is being written, or was cut short by a kill, is not there yet for a reader.
+"""
+
+import logging
+import warnings
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from optuna.trial import FrozenTrial
+
+from orchestrator import stored_trial
+from orchestrator.driver_lock import living_driver
+from orchestrator.errors import StudyError
+from orchestrator.home import Home
+from orchestrator.records import Objective, StudyRecord, StudyState, TrialRecord, TrialState
+from orchestrator.spec import StudySpec
+
+_logger = logging.getLogger(__name__)
+_GRACE_SECONDS = 5
+"""How long a writer waits for a lock that a process killed in the middle of an entry has left behind."""
+
+
+def create_journal(spec: StudySpec, path: Path, now: datetime) -> None:
+    """Write the journal aside and rename it, so that a study exists with all that it is or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".new")
+    aside.unlink(missing_ok=True)
+    study = optuna.create_study(
+        storage=_storage(aside),
+        study_name=spec.name,
+        directions=[objective.direction for objective in spec.objectives],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # names columns in optuna-dashboard
+        study.set_metric_names([objective.metric for objective in spec.objectives])
+    study.set_user_attr("spec", spec.to_plain())
+    study.set_user_attr("created", now.isoformat())
+    aside.replace(path)
+
+
+def open_journal(path: Path, name: str) -> JournalStorage:
+    """The storage of the study in this file; a `StudyError` when the file cannot be what was written there."""
+    try:
+        storage = _storage(path)
+        storage.get_study_id_from_name(name)
+    except (ValueError, KeyError) as error:
+        raise StudyError(f"{path} is damaged ({error}); restore a copy, or move it away to start anew") from error
+    return storage
+
+
+def _storage(path: Path) -> JournalStorage:
+    lock = JournalFileSymlinkLock(str(path), grace_period=_GRACE_SECONDS)
+    return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+
+
+def drop_half_line(path: Path) -> None:
+    """Cut off what a killed driver did not finish writing; later entries behind it would be unreadable."""
+    written = path.read_bytes()
+    whole = written.rfind(b"\n") + 1
+    if whole < len(written):
+        _logger.warning("%s ended in half an entry (%d bytes), which was dropped", path, len(written) - whole)
+        with path.open("r+b") as file:
+            file.truncate(whole)
+
+
+def our_trials(storage: JournalStorage, study_id: int) -> list[FrozenTrial]:
+    """Trials that `Study.ask` made; what others enqueue through Optuna is not part of the study."""
+    return [trial for trial in storage.get_all_trials(study_id, deepcopy=False) if "configuration" in trial.user_attrs]
+
+
+def trial_record(trial: FrozenTrial) -> TrialRecord:
+    """What is known of one of our trials; infeasible and failed ones have no values, whatever they measured."""
+    return stored_trial.trial_record(
+        number=trial.number,
+        state=TrialState(trial.state.name),
+        params=trial.params,
+        values=tuple(trial.values) if trial.state is optuna.trial.TrialState.COMPLETE else None,
+        violations=trial.constraints,
+        attributes=trial.user_attrs,
+    )
+
+
+def study_record(storage: JournalStorage, home: Home, name: str, trials: tuple[TrialRecord, ...]) -> StudyRecord:
+    """Nothing is shown RUNNING without a living driver: then the study is INTERRUPTED and its trials are WAITING."""
+    attributes = storage.get_study_user_attrs(storage.get_study_id_from_name(name))
+    spec = attributes["spec"]
+    stand = attributes.get("state", {"state": StudyState.CREATED.value, "message": ""})
+    state, message, driver = StudyState(stand["state"]), stand["message"], living_driver(home, name)
+    if driver is None:
+        trials = tuple(replace(t, state=TrialState.WAITING) if t.state is TrialState.RUNNING else t for t in trials)
+        if state is StudyState.RUNNING:
+            state, message = StudyState.INTERRUPTED, "the driver ended without finishing; run it again to continue"
+    return StudyRecord(
+        name=name,
+        question=spec["question"],
+        state=state,
+        objectives=tuple(Objective(**objective) for objective in spec["objectives"]),
+        constraints=tuple(spec["constraints"]),
+        search=tuple(spec["search"]),
+        seeds=tuple(spec["seeds"]),
+        spec=spec,
+        budget=spec["budget"]["configurations"],
+        trials=trials,
+        created=datetime.fromisoformat(attributes["created"]),
+        driver=driver,
+        message=message,
+    )

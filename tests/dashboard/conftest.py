@@ -1,0 +1,185 @@
+"""Studies to look at: real ones on disk, made through the study's own storage and MLflow, with results from a formula.
+
+The formula is in `measured`, so that a test can say what a page must show.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.constraints import parse_constraint, violations
+from orchestrator.driver_lock import driver_lock
+from orchestrator.home import Home
+from orchestrator.records import Objective, StudyRecord, StudyState, TrialRecord, TrialState
+from orchestrator.spec import load_spec
+from orchestrator.study import Study, read_study
+from orchestrator.tracking.mlflow_tracker import MlflowTracker
+from workers.protocol import Failure, FailureReason, MetricReport, TrialOutcome
+
+SPEC = """
+name: {name}
+question: Which loop count, window and gate pay for themselves?
+model: {{variant: plt, d_model: 32, num_layers: 1, num_heads: 2, num_kv_heads: 1}}
+data: {{corpus: stdlib, seq_len: 128}}
+train: {{tokens: 200k, batch_size: 8}}
+search:
+  num_loops: {{choices: [1, 2, 3]}}
+  window: {{choices: [8, 64], when: {{num_loops: ">1"}}}}
+  gate_mode: {{choices: [learned, 0.5], when: {{num_loops: ">1"}}}}
+seeds: [0, 1, 2]
+objectives:
+  - {{metric: val/bits_per_byte, direction: minimize}}
+  - {{metric: decode/ms_per_token, direction: minimize}}
+  - {{metric: kv/bytes_per_sequence, direction: minimize}}
+constraints: ["decode/ms_per_token <= 6.6"]
+sampler: {{name: grid}}
+budget: {{configurations: 9}}
+benchmark: {{batch_sizes: [1], context: 128, generate: 8}}
+"""
+
+Measure = Callable[[TrialRecord], dict[str, float]]
+Plant = Callable[..., StudyRecord]
+
+
+def measured(trial: TrialRecord) -> dict[str, float]:
+    """Loops help with falling returns and cost a little time; a wide window costs memory and helps a little."""
+    loops = int(trial.params["num_loops"])
+    window = int(trial.params.get("window") or 0)
+    learned = trial.params.get("gate_mode") == "learned"
+    noise = 0.01 * math.sin(7.0 * trial.seed + loops)
+    bits = 2.2 - 0.18 * math.log2(loops) - 0.006 * math.sqrt(window) - 0.02 * learned + noise
+    return {
+        "val/bits_per_byte": bits,
+        "val/accuracy": 0.9 - 0.2 * bits,
+        "decode/ms_per_token": 5.5 + 0.25 * loops + 0.004 * window + 0.03 * trial.seed,
+        "kv/bytes_per_sequence": 524288.0 + (loops - 1) * window * 1024.0,
+    }
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """An empty home, named by PLT_HOME."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("PLT_HOME", str(tmp_path / "home"))
+    return Home.from_environment()
+
+
+@pytest.fixture
+def plant(home: Home, tmp_path: Path) -> Plant:
+    """Make a study of a name: `fails` says of a trial whether it fails, `trials` stops early, `track` writes to MLflow."""
+
+    def make(
+        name: str = "loops",
+        *,
+        fails: Callable[[TrialRecord], bool] = lambda trial: False,
+        trials: int | None = None,
+        track: bool = False,
+    ) -> StudyRecord:
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(SPEC.format(name=name))
+        spec = load_spec(file)
+        tracker = MlflowTracker(home, name) if track else None
+        with driver_lock(home, name):
+            study = Study.open(spec, home)
+            if tracker:
+                tracker.start_study(study.record())
+            done = 0
+            while (trials is None or done < trials) and (trial := study.ask()) is not None:
+                done += 1
+                _carry_out(study, trial, tracker, fails(trial))
+            left = trials is not None and done >= trials
+            state = StudyState.INTERRUPTED if left else StudyState.COMPLETE
+            study.set_state(state, "" if left else study.why_exhausted())
+            if tracker:
+                tracker.finish_study(study.record())
+                tracker.close()
+        return read_study(home, name)
+
+    return make
+
+
+def _carry_out(study: Study, trial: TrialRecord, tracker: MlflowTracker | None, fails: bool) -> None:
+    number, metrics = trial.number, measured(trial)
+    study.start_attempt(number)
+    if tracker:
+        tracker.start_trial(study.trial(number))
+        for step in range(10, 201, 10):
+            loss = metrics["val/bits_per_byte"] + 3.0 * math.exp(-step / 40)
+            value = math.nan if fails and step == 100 else loss
+            report = MetricReport(step=step, tokens=1024 * step, metrics={"train/loss": value}, seconds=step / 10)
+            tracker.report(number, report)
+    info = {"hardware": "2 cores", "versions": {"torch": "2.13.0"}, "precision": "float32"}
+    if fails:
+        said = "train/loss became nan at step 100"
+        failure = Failure(reason=FailureReason.DIVERGED, message=said, traceback="Traceback (most recent call last)")
+        study.end_attempt(number, TrialOutcome(info=info, failure=failure))
+        ended = study.fail(number, failure)
+    else:
+        study.end_attempt(number, TrialOutcome(metrics=metrics, info=info))
+        ended = study.complete(number, metrics)
+    if tracker:
+        tracker.finish_trial(ended)
+
+
+@pytest.fixture
+def make_record() -> Callable[..., StudyRecord]:
+    """A study record without storage: rows of (knobs, metrics per seed), with keywords for the study's other fields.
+
+    A metric given as NaN is left out, as the storage leaves it out. A configuration without seeds failed.
+    """
+
+    def make(*rows: tuple[dict[str, Any], list[dict[str, float]]], **changes: Any) -> StudyRecord:
+        trials = tuple(
+            _record(number, f"configuration-{index}", knobs, seed, metrics, changes.get("constraints", ()))
+            for number, (index, knobs, seed, metrics) in enumerate(
+                (index, knobs, seed, metrics)
+                for index, (knobs, seeds) in enumerate(rows)
+                for seed, metrics in enumerate(seeds or [{}])
+            )
+        )
+        objectives = (
+            Objective(metric="val/accuracy", direction="maximize"),
+            Objective(metric="decode/ms_per_token", direction="minimize"),
+        )
+        fields: dict[str, Any] = {
+            "name": "planted",
+            "question": "Which?",
+            "state": StudyState.RUNNING,
+            "objectives": objectives,
+            "constraints": (),
+            "search": ("num_loops", "window"),
+            "seeds": (0, 1, 2),
+            "spec": {},
+            "budget": 8,
+            "trials": trials,
+            "created": datetime(2026, 5, 1, tzinfo=UTC),
+        }
+        return StudyRecord(**{**fields, **changes})
+
+    return make
+
+
+def _record(
+    number: int, configuration: str, knobs: dict[str, Any], seed: int, metrics: dict[str, float], limits: Iterable[str]
+) -> TrialRecord:
+    known = {name: value for name, value in metrics.items() if math.isfinite(value)}
+    amounts = violations([parse_constraint(text) for text in limits], known)
+    return TrialRecord(
+        number=number,
+        state=TrialState.COMPLETE if metrics else TrialState.FAIL,
+        params={name: knobs[name] for name in ("num_loops", "window") if name in knobs},
+        seed=seed,
+        configuration=configuration,
+        values=(0.0, 0.0) if metrics else None,
+        metrics=known,
+        knobs=knobs,
+        feasible=all(amount <= 0 for amount in amounts.values()),
+        violations=amounts,
+        failure=None if metrics else {"reason": "diverged", "message": "nan", "traceback": ""},
+        started=datetime(2026, 5, 1, 0, number, tzinfo=UTC),
+        ended=datetime(2026, 5, 1, 0, number, 30, tzinfo=UTC),
+    )

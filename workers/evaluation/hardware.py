@@ -1,0 +1,55 @@
+"""What this process computes on, and how fast it reads memory."""
+
+import os
+import platform
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+READ_BYTES = {"cpu": 256 * 2**20, "cuda": 2**31}
+"""Read per pass: much more than the last cache holds."""
+READ_PASSES = 8
+
+
+def hardware() -> dict[str, Any]:
+    """The device as plain data. Equal data means comparable timings, so it belongs into a measurement's fingerprint.
+
+    `kind` (cpu or cuda), `device` (model name), `cores` (that this process may use), `threads` (of torch), `torch`.
+    """
+    cuda = torch.cuda.is_available()
+    return {
+        "kind": "cuda" if cuda else "cpu",
+        "device": torch.cuda.get_device_name() if cuda else _cpu_name(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+
+
+def read_bandwidth() -> float:
+    """Bytes per second at which this process's device sums a large array, best of several passes; measured once."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return _measure_bandwidth(device, torch.get_num_threads())
+
+
+@lru_cache(maxsize=8)
+def _measure_bandwidth(device: str, threads: int) -> float:  # noqa: ARG001 (threads is part of the key)
+    numbers = torch.ones(READ_BYTES[device] // 4, device=device)
+    seconds = []
+    for _ in range(READ_PASSES):
+        start = time.perf_counter()
+        numbers.sum().item()
+        seconds.append(time.perf_counter() - start)
+    return READ_BYTES[device] / min(seconds)
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
