@@ -91,7 +91,7 @@ class Configuration:
         """The metrics that follow from the configuration alone, so that no step is trained to learn them."""
         metrics: dict[str, float] = {"model/parameters": parameter_count(self.model)}
         if self.benchmark_model is not None and self.benchmark is not None:
-            length = self.benchmark.context + self.benchmark.generate
+            length = self.benchmark.context
             width = _BYTES[self.benchmark.precision]
             size = kv_bytes_per_sequence(self.benchmark_model, length, width)
             twin = kv_bytes_per_sequence(replace(self.benchmark_model, num_loops=1), length, width)

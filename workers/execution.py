@@ -8,6 +8,7 @@ is raised across the border but a request to stop (`GeneratorExit`, `KeyboardInt
 
 import gc
 import math
+import os
 import platform
 import time
 import traceback
@@ -54,7 +55,7 @@ def execute(request: Request, *, clock: Clock = time.perf_counter) -> Iterator[M
     started, known = clock(), _Known()
     failure: Failure | None = None
     try:
-        with _cpu_threads(request.threads):
+        with _cpu_threads(_threads(request)):
             known.info |= {"hardware": hardware(), "versions": _versions()}
             if isinstance(request, BenchmarkRequest):
                 _benchmark(request, known, clock)
@@ -141,6 +142,13 @@ def _refuse_non_finite(metrics: Mapping[str, float], step: int | None = None) ->
     for name, value in metrics.items():
         if not math.isfinite(value):
             raise DivergenceError(name, value, step)
+
+
+def _threads(request: Request) -> int | None:
+    """A benchmark uses every core unless told otherwise; a trial leaves the process as it is."""
+    if request.threads is None and isinstance(request, BenchmarkRequest):
+        return os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
+    return request.threads
 
 
 @contextmanager

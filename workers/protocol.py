@@ -48,7 +48,7 @@ class BenchmarkRequest:
     seed: int = 0
     """Of the random weights and tokens."""
     threads: int | None = None
-    """CPU threads for the measurement; None leaves the process as it is."""
+    """CPU threads for the measurement; None means every core that the process may use."""
 
 
 @dataclass(frozen=True, kw_only=True)

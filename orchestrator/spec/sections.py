@@ -125,11 +125,23 @@ class Share(Section):
         return max(1, int(self.cpus))
 
 
+class BenchmarkShare(Section):
+    """What a decode benchmark computes with while it has the device to itself."""
+
+    cpus: Annotated[float, Field(gt=0)] | None = None
+    """None: every core that the worker may use."""
+
+    @property
+    def threads(self) -> int | None:
+        """CPU threads of the measurement, or None for every core."""
+        return None if self.cpus is None else max(1, int(self.cpus))
+
+
 class ResourcesSection(Section):
     """Reservations by kind of attempt."""
 
     train: Share = Share()
-    benchmark: Share = Share()
+    benchmark: BenchmarkShare = BenchmarkShare()
 
 
 class BenchmarkSizes(Section):

@@ -78,6 +78,12 @@ def is_server(uri: str) -> bool:
     return uri.startswith(("http://", "https://"))
 
 
+def is_new(home: Home) -> bool:
+    """Whether MLflow has not been used yet: its database is a file that does not exist. Readers leave it so."""
+    uri = home.mlflow_uri
+    return uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists()
+
+
 def reason(error: Exception) -> str:
     """Why a request failed, in a few words: the first line of the error, or what a dead connection died of."""
     text = str(error)

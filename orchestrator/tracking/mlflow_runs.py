@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from orchestrator.home import Home
 from orchestrator.tracking import projection
 from orchestrator.tracking.flusher import MetricPoint
-from orchestrator.tracking.mlflow_connection import connect, find_experiment, open_experiment
+from orchestrator.tracking.mlflow_connection import connect, find_experiment, is_new, open_experiment
 from orchestrator.tracking.tracked_run import Point, RunStatus, TrackedRun, latest_per_step
 
 if TYPE_CHECKING:
@@ -27,14 +27,16 @@ class MlflowRuns:
     """The runs of one experiment."""
 
     def __init__(self, home: Home, study_name: str, create: bool = False) -> None:
-        """Find the study's experiment, and make it when asked to.
+        """Find the study's experiment, and make it when asked to; otherwise nothing is made, not even a database.
 
         Raises:
             ServiceError: MLflow cannot be reached, or the experiment was deleted.
         """
-        self.client = connect(home)
         self.experiment_id: str | None = None
         """None while the study has no experiment."""
+        if not create and is_new(home):
+            return
+        self.client = connect(home)
         if create:
             self.experiment_id = open_experiment(self.client, home, study_name)
         elif (experiment := find_experiment(self.client, study_name)) is not None:

@@ -5,7 +5,8 @@ What a study found comes from its own storage and needs no MLflow; only curves a
 cannot be reached they raise a ServiceError, and `tracking_problem` says why.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,53 +72,52 @@ class Reader:
             ServiceError: MLflow cannot be reached, or the study's experiment was deleted.
         """
         curves: dict[int, Curve] = {}
-        with service_errors(self.home):
-            store = self._store(study)
-            for number in numbers:
-                run = store.find_trial(number)
-                points = store.history(run.run_id, metric) if run is not None else []
-                if run is not None and points:
+        with self._mlflow(study) as store:
+            for number, run in _found(store, numbers).items():
+                if points := store.history(run.run_id, metric):
                     curves[number] = _curve(points, store.history(run.run_id, projection.TOKENS), max_points)
         return curves
 
     def curve_metrics(self, study: str, numbers: Iterable[int]) -> list[str]:
         """Names of the metrics that these trials reported while they trained; a ServiceError as for `curves`."""
-        names: set[str] = set()
-        with service_errors(self.home):
-            store = self._store(study)
-            for number in numbers:
-                if (run := store.find_trial(number)) is not None:
-                    names |= _reported(run)
+        with self._mlflow(study) as store:
+            names = {name for run in _found(store, numbers).values() for name in _reported(run)}
         return sorted(names - {projection.TOKENS, projection.SECONDS})
 
     def run_link(self, study: str, number: int) -> RunLink | None:
         """Where a trial's run is, None when it has none yet; a ServiceError as for `curves`."""
-        with service_errors(self.home):
-            store = self._store(study)
-            run = store.find_trial(number)
-        if run is None:
-            return None
-        uri = self.home.mlflow_uri
-        page = f"{uri.rstrip('/')}/#/experiments/{store.experiment_id}/runs/{run.run_id}"
+        with self._mlflow(study) as store:
+            run = _found(store, [number]).get(number)
+            if run is None:
+                return None
+            uri = self.home.mlflow_uri
+            page = f"{uri.rstrip('/')}/#/experiments/{store.experiment_id}/runs/{run.run_id}"
         return RunLink(run_id=run.run_id, url=page if is_server(uri) else None, uri=uri)
 
     def tracking_problem(self, study: str) -> str | None:
         """Why a study's curves cannot be read, in one line, or None."""
         try:
-            with service_errors(self.home):
-                self._store(study)
+            with self._mlflow(study):
+                return None
         except ServiceError as error:
             return str(error)
-        return None
 
-    def _store(self, study: str) -> "MlflowRuns":
-        """The study's runs; looked up again as long as the study has no experiment."""
-        from orchestrator.tracking.mlflow_runs import MlflowRuns
+    @contextmanager
+    def _mlflow(self, study: str) -> Iterator["MlflowRuns"]:
+        """The study's runs, with MLflow's errors turned into ours; looked up again until the study is tracked."""
+        with service_errors(self.home):
+            from orchestrator.tracking.mlflow_runs import MlflowRuns
 
-        store = self._stores.get(study)
-        if store is None or store.experiment_id is None:
-            store = self._stores[study] = MlflowRuns(self.home, study)
-        return store
+            store = self._stores.get(study)
+            if store is None or store.experiment_id is None:
+                store = self._stores[study] = MlflowRuns(self.home, study)
+            yield store
+
+
+def _found(store: "MlflowRuns", numbers: Iterable[int]) -> dict[int, TrackedRun]:
+    """The runs of these trials, of those that have one."""
+    runs = {number: store.find_trial(number) for number in numbers}
+    return {number: run for number, run in runs.items() if run is not None}
 
 
 def _reported(run: TrackedRun) -> set[str]:

@@ -1,6 +1,7 @@
 """Differences are paired by seed, as SciPy's paired t interval; what differs comes first; Markdown is whole."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from scipy import stats
@@ -37,7 +38,10 @@ def test_a_difference_is_paired_by_seed(pair: list[ConfigurationRecord]) -> None
 
 def test_without_common_seeds_it_is_the_plain_difference(make_record: MakeRecord) -> None:
     one, other = group(
-        make_record(({"num_loops": 1}, [{"val/accuracy": 0.5}]), ({"num_loops": 2}, [{"val/accuracy": 0.75}]))
+        make_record(
+            ({"num_loops": 1}, [{"val/accuracy": 0.5, "decode/ms_per_token": 5.0}]),
+            ({"num_loops": 2}, [{"val/accuracy": 0.75, "decode/ms_per_token": 5.0}]),
+        )
     )
     assert comparison.difference(other, one, "val/accuracy") == Interval(0.25, None, None, 1)
     assert comparison.difference(other, one, "kv/ratio") is None
@@ -79,8 +83,10 @@ def test_chosen_keeps_the_order_of_choice_and_drops_the_unknown(pair: list[Confi
 
 
 def test_equal_labels_are_told_apart(make_record: MakeRecord) -> None:
-    same = group(make_record(({"num_loops": 1}, [{"a": 1.0}]), ({"num_loops": 1}, [{"a": 2.0}])))
-    assert len(set(comparison.labels(same))) == len(same) == 2
+    seeds = [{"val/accuracy": 0.5, "decode/ms_per_token": 5.0}]
+    same = group(make_record(({"num_loops": 1}, seeds), ({"num_loops": 1}, seeds)))
+    same = [replace(one, fingerprint=name) for one, name in zip(same, ("3f0c99d1aa", "b17e42ff00"), strict=True)]
+    assert comparison.labels(same) == ["R=1 (3f0c99)", "R=1 (b17e42)"]
 
 
 def test_markdown_tables_have_one_cell_per_column(pair: list[ConfigurationRecord]) -> None:

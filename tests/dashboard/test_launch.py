@@ -48,7 +48,7 @@ def test_a_port_in_use_is_said_in_one_line(home: Home, busy_port: int) -> None:
 
 
 def test_a_host_that_is_not_ours_is_said(home: Home, free_port: int) -> None:
-    with pytest.raises(ServiceError, match="cannot listen on 192.0.2.1"):
+    with pytest.raises(ServiceError, match=r"cannot listen on 192\.0\.2\.1"):
         command("192.0.2.1", free_port, home)
 
 

@@ -143,11 +143,11 @@ def test_one_architecture_serves_what_differs_in_training_only() -> None:
 def test_kv_bytes_are_counted_entry_by_entry(loops: int, window: int) -> None:
     """Loop 1 keeps every slot, each later loop the last `window`; keys and values of every layer and head, 2 bytes."""
     spec = spec_of(benchmark={"context": 100, "generate": 20})
-    kept = [slot for loop in range(loops) for slot in range(120) if loop == 0 or slot >= 120 - window]
+    kept = [slot for loop in range(loops) for slot in range(100) if loop == 0 or slot >= 100 - window]
     entries = sum(2 for _ in kept for _layer in range(2) for _head in range(4) for _element in range(16))
     metrics = resolve(spec, {"num_loops": loops, "window": window}).metrics_beforehand()
     assert metrics["kv/bytes_per_sequence"] == 2 * entries
-    assert metrics["kv/ratio"] == pytest.approx(len(kept) / 120)
+    assert metrics["kv/ratio"] == pytest.approx(len(kept) / 100)
 
 
 @pytest.mark.parametrize(

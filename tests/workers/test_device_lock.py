@@ -77,10 +77,8 @@ def waits() -> Callable[[Child], None]:
     def until_blocked(child: Child) -> None:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            if any(
-                "->" in line and f" {child.process.pid} " in line
-                for line in Path("/proc/locks").read_text().splitlines()
-            ):
+            locks = Path("/proc/locks").read_text().splitlines()
+            if any("->" in line and f" {child.process.pid} " in line for line in locks):
                 return
         raise AssertionError("the process never waited for the lock")
 

@@ -23,13 +23,16 @@ from workers.models import LoopedTransformer
 from workers.models.looped_transformer import combine
 from workers.models.rotary import rotary_tables
 
+MAX_CHUNK = 1024
+"""Slots that a prefill takes at once; longer ones are cut, which bounds its masks and activations."""
+
 
 class Decoder:
     """Decodes `batch_size` sequences of up to `max_length` slots with a snapshot of the model's weights.
 
-    `max_length` may exceed `max_position_embeddings`: RoPE has no end, only training had one. `weights` of another decoder
-    of the same model can be shared. `static_shapes` hides unused cache places by masks instead of slicing; None means on
-    CUDA, whose graphs need it. Nothing here keeps gradients.
+    `max_length` may exceed `max_position_embeddings`: RoPE has no end, only training had one. `weights` of another
+    decoder of the same model can be shared. `static_shapes` hides unused cache places by masks instead of slicing; None
+    means on CUDA, whose graphs need it. Nothing here keeps gradients.
     """
 
     def __init__(
@@ -61,17 +64,9 @@ class Decoder:
     @torch.inference_mode()
     def prefill(self, ids: Tensor, last_only: bool = False) -> Tensor:
         """Append `ids` (B, T) to every sequence; logits (B, T, V) of those slots, or (B, 1, V) of the last one."""
-        stop = self._claim(ids, 2)
-        tables = self._slots.tables(self.length, stop)
-        embedded = x = embedding(ids, self.weights.embedding)
-        for loop in range(self.config.num_loops):
-            if loop > 0:
-                x = self._next_loop(x, embedded, loop)
-            for index, layer in enumerate(self.weights.layers):
-                x = chunk_layer(layer, index, x, loop, self.length, tables, self.caches)
-            x = self._hand_on(x)
-        self.length = stop
-        return self._head(x[:, -1:] if last_only else x)
+        self._claim(ids, 2)
+        hidden = [self._append(part) for part in torch.split(ids, MAX_CHUNK, 1)]
+        return self._head(hidden[-1][:, -1:] if last_only else torch.cat(hidden, 1))
 
     @torch.inference_mode()
     def step(self, ids: Tensor) -> Tensor:
@@ -103,6 +98,20 @@ class Decoder:
     def carry_bytes(self) -> int:
         """Bytes of hidden vectors that one sequence carries from slot to slot; 0 without CLP."""
         return self.caches.carry_bytes()
+
+    def _append(self, ids: Tensor) -> Tensor:
+        """One chunk `ids` (B, T) through every loop; h(R), (B, T, d)."""
+        stop = self.length + ids.shape[1]
+        tables = self._slots.tables(self.length, stop)
+        embedded = x = embedding(ids, self.weights.embedding)
+        for loop in range(self.config.num_loops):
+            if loop > 0:
+                x = self._next_loop(x, embedded, loop)
+            for index, layer in enumerate(self.weights.layers):
+                x = chunk_layer(layer, index, x, loop, self.length, tables, self.caches)
+            x = self._hand_on(x)
+        self.length = stop
+        return x
 
     def _masked_step(self, ids: Tensor, index: Tensor) -> Tensor:
         return self._step(ids, self._slots.masked(index))

@@ -31,8 +31,8 @@ def time_steps(decoders: Sequence[Decoder], first: Tensor, steps: int, clock: Cl
             start = clock()
             tokens[turn] = decoder.step(tokens[turn]).argmax(-1)
             _wait(first.device)
-            if step >= 0:
-                seconds[turn].append(clock() - start)
+            elapsed = clock() - start
+            seconds[turn] += [elapsed] if step >= 0 else []
     return seconds
 
 

@@ -34,7 +34,7 @@ constraints: ["decode/ms_per_token <= 12", "kv/bytes_per_sequence <= 40MB"]
 sampler:    {name: tpe, seed: 7}
 pruner:     {name: none}
 budget:     {configurations: 24, wall_clock: 2h, max_failure_rate: 0.5}
-resources:  {train: {gpus: 0.25, cpus: 2}, benchmark: {gpus: 1, cpus: 4}}
+resources:  {train: {gpus: 0.25, cpus: 2}, benchmark: {cpus: 4}}
 benchmark:  {model: {d_model: 1024, num_layers: 8}, batch_sizes: [1, 8], context: 512, generate: 128, repeats: 5,
              precision: float32}
 retry:      {max_attempts: 2}
@@ -119,11 +119,11 @@ def test_a_base_is_overridden_in_depth(tmp_path: Path) -> None:
 
 def test_yaml_merge_keys_and_aliases_are_plain_data(tmp_path: Path) -> None:
     text = WHOLE_VOCABULARY.replace(
-        "resources:  {train: {gpus: 0.25, cpus: 2}, benchmark: {gpus: 1, cpus: 4}}",
-        "resources:\n  train: &share {gpus: 0.25, cpus: 2}\n  benchmark: {<<: *share, gpus: 1}",
+        "resources:  {train: {gpus: 0.25, cpus: 2}, benchmark: {cpus: 4}}",
+        "resources:\n  benchmark: &share {cpus: 4}\n  train: {<<: *share, gpus: 0.25}",
     )
     spec = load_spec(write(tmp_path, "study.yaml", text))
-    assert (spec.resources.benchmark.gpus, spec.resources.benchmark.cpus) == (1, 2)
+    assert (spec.resources.train.gpus, spec.resources.train.cpus) == (0.25, 4)
 
 
 def test_a_study_without_search_is_one_configuration(make_spec: Callable[..., StudySpec]) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,6 +94,14 @@ def test_a_study_that_was_never_tracked_has_no_curves_and_no_problem(home: Home)
     assert reader.curves("untracked", [0], "train/loss") == {}
     assert reader.curve_metrics("untracked", [0]) == []
     assert reader.run_link("untracked", 0) is None
+
+
+def test_reading_makes_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    reader = Reader(Home(tmp_path))
+    assert reader.curves("loops", [0], "train/loss") == {}
+    assert reader.run_link("loops", 0) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_curves_appear_once_the_study_is_tracked(home: Home, track: Make) -> None:

