@@ -47,7 +47,7 @@ class Progress:
         seeds = f"{len(study.seeds)} seed{'s' if len(study.seeds) > 1 else ''}"
         self._console.print(f"[bold]{study.name}[/]: {study.budget} configurations x {seeds}{again}")
         if study.question:
-            self._console.print(f"[italic]{study.question}[/]")
+            self._console.print(Text(study.question, style="italic"), soft_wrap=True)
         if self._console.is_terminal:
             self._live = Live(self._view(), console=self._console, refresh_per_second=4, transient=True)
             self._live.start()
@@ -116,7 +116,7 @@ class Progress:
 
     def _say(self, text: str, live: bool = True) -> None:
         if self._live is None or live:
-            self._console.print(text, highlight=False, markup=False)
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
         self._refresh()
 
     def _refresh(self) -> None:

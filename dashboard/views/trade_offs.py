@@ -101,11 +101,14 @@ def _pick(key: str) -> None:
 
 
 def _explain(frame: pd.DataFrame, study: StudyRecord) -> None:
-    counts = frame["standing"].value_counts()
-    parts = [f"{count} {standing}" for standing, count in counts.items()]
+    counts = ", ".join(f"{count} {standing}" for standing, count in frame["standing"].value_counts().items())
+    total = f"{len(frame)} configuration{'s' * (len(frame) != 1)}"
     note = "Click a point to add it to the comparison or take it out, or draw a box around several."
     bars = "Bars are 95 % intervals over seeds; larger markers have wider windows; faded points are dominated."
-    st.caption(f"{len(frame)} configurations: {', '.join(parts)}. {bars} {note}", help=formats.TERMS["front"])
+    st.caption(
+        f"{total}: {counts}. {bars} {note}",
+        help=formats.TERMS["front"],
+    )
     if study.constraints and not (frame["standing"].isin(["front", "dominated"])).any():
         st.warning(f"No feasible configuration yet: none meets {' and '.join(study.constraints)}.")
 

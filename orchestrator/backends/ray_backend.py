@@ -142,6 +142,7 @@ def _connect(address: str | None) -> bool:
         return False
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)  # it tells that authentication is on
     try:
         ray.init(
             address=address,

@@ -56,10 +56,11 @@ def _drive(
     from orchestrator.study import Study
     from orchestrator.tracking.mlflow_tracker import MlflowTracker
 
-    with interrupt_on_sigterm(), driver_lock(home, spec.name):
+    with driver_lock(home, spec.name):
         study = Study.open(spec, home)
         backend = _make_backend(spec, backend_name, address)
         try:
+            interrupt_on_sigterm()  # after Ray, which takes the signal for itself when it starts
             tracker = MlflowTracker(home, spec.name)
             try:
                 runner = Runner(

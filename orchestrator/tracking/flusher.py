@@ -57,7 +57,8 @@ class Flusher:
         self._patience = patience
         self._queue: deque[_Write | _Metric] = deque()
         self._changed = threading.Condition()
-        self._deadline: float | None = None
+        self._closing = False
+        self._moved = time.monotonic()
         self._dropped: Counter[str] = Counter()
         self._refused: dict[str, str] = {}
         self._failing = ""
@@ -90,20 +91,29 @@ class Flusher:
         return "; ".join(parts) or None
 
     def drain(self) -> None:
-        """Wait until everything queued was carried; after `patience` seconds a ServiceError names what was not."""
-        with self._changed:
-            if self._changed.wait_for(lambda: not self._queue, timeout=self._patience):
-                return
-        raise ServiceError(f"not yet tracked: {self.problem() or 'the service is slow'}")
+        """Wait until everything queued was carried; a ServiceError names what was not when nothing moves any more."""
+        self._wait_while_moving()
+        if self._queue:
+            raise ServiceError(f"not yet tracked: {self.problem() or 'the service does not answer'}")
 
     def close(self) -> None:
-        """Carry what is left for at most `patience` seconds, end the thread, and raise what could not be carried."""
+        """Carry what is left, end the thread, and raise what could not be carried."""
         with self._changed:
-            self._deadline = time.monotonic() + self._patience
+            self._closing = True
             self._changed.notify_all()
-        self._thread.join(self._patience + 1.0)
+        self._wait_while_moving()
         if problem := self.problem():
             raise ServiceError(f"not everything was tracked: {problem}")
+
+    def _wait_while_moving(self) -> None:
+        with self._changed:
+            self._moved = time.monotonic()
+            while self._queue and not self._stalled():
+                self._changed.wait(timeout=_FIRST_DELAY)
+
+    def _stalled(self) -> bool:
+        """Whether nothing was carried for as long as our patience lasts."""
+        return time.monotonic() - self._moved > self._patience
 
     def _waiting(self) -> Counter[str]:
         return Counter(item.label if isinstance(item, _Write) else f"trial {item.number}" for item in self._queue)
@@ -121,16 +131,16 @@ class Flusher:
     def _wait(self, delay: float) -> bool:
         """Pause before the next try; False when there is to be none."""
         with self._changed:
-            if self._deadline is None:
-                self._changed.wait_for(lambda: self._deadline is not None, timeout=delay)
+            if not self._closing:
+                self._changed.wait_for(lambda: self._closing, timeout=delay)
                 return True
             self._changed.wait(timeout=_FIRST_DELAY)
-            return time.monotonic() < self._deadline
+            return not self._stalled()
 
     def _next(self) -> list[_Write | _Metric]:
         """What to carry next, left in the queue until it is carried: one write, or metrics; empty at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._deadline is not None)
+            self._changed.wait_for(lambda: self._queue or self._closing)
             batch = list(itertools.islice(self._queue, _BATCH))
         if not batch or isinstance(batch[0], _Write):
             return batch[:1]
@@ -150,6 +160,7 @@ class Flusher:
         with self._changed:
             for _ in batch:
                 self._queue.popleft()
+            self._moved = time.monotonic()
             self._changed.notify_all()
         return True
 

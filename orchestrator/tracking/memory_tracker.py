@@ -1,7 +1,7 @@
 """A tracker that keeps its runs in this process.
 
-For tests, and for studies that should leave no trace outside their own storage. It shows what the MLflow tracker shows,
-through the same read side: `runs`, `parent` and `history`.
+For tests, and for studies that should leave no trace outside their own storage. It shows what the MLflow tracker
+shows, through the same read side: `runs`, `parent` and `history`.
 """
 
 import time

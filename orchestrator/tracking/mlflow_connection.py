@@ -108,7 +108,7 @@ def is_transient(error: Exception) -> bool:
     from mlflow.exceptions import MlflowException
 
     if not isinstance(error, MlflowException):
-        return isinstance(error, OSError)
+        return isinstance(error, ConnectionError | TimeoutError)
     return error.error_code in ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "IO_ERROR")
 
 

@@ -23,7 +23,7 @@ from workers.protocol import MetricReport
 
 
 class MlflowTracker:
-    """One study's runs in MLflow. `patience` is how many seconds `close` and `reconcile` wait for a slow server."""
+    """One study's runs in MLflow. `close` and `reconcile` give up after `patience` seconds without any progress."""
 
     def __init__(
         self, home: Home, study_name: str, clock: Callable[[], float] = time.time, patience: float = 20.0
@@ -81,8 +81,8 @@ class MlflowTracker:
             self._flusher.close()
         except ServiceError as error:
             raise ServiceError(
-                f"{error} (MLflow at {self._home.mlflow_uri}); the study itself is complete in PLT_HOME, "
-                "and running it again when MLflow works brings MLflow up to date"
+                f"{error} (MLflow at {self._home.mlflow_uri}); every result is kept in PLT_HOME, "
+                "and running the study again when MLflow works brings it up to date"
             ) from error
 
     def problem(self) -> str | None:

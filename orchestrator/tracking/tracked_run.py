@@ -1,7 +1,7 @@
 """What a tracker remembers of one run, as plain records: the read side of every tracker.
 
-A point of a metric's history is the last value said for its step; a resumed attempt that repeats steps therefore leaves
-one curve, not two.
+A point of a metric's history is the last value said for its step; a resumed attempt that repeats steps therefore
+leaves one curve, not two.
 """
 
 from collections.abc import Iterable, Mapping

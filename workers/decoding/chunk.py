@@ -7,26 +7,33 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from workers.decoding.caches import Caches
+from workers.config import ModelConfig
+from workers.decoding.cache import Cache
 from workers.decoding.weights import LayerWeights
 from workers.models.rotary import RotaryTables, apply_rotary
 
 
 def chunk_layer(
-    layer: LayerWeights, index: int, x: Tensor, loop: int, start: int, tables: RotaryTables, caches: Caches
+    layer: LayerWeights,
+    index: int,
+    x: Tensor,
+    loop: int,
+    start: int,
+    tables: RotaryTables,
+    cache: Cache,
+    config: ModelConfig,
 ) -> Tensor:
     """Layer number `index` on the residual stream `x` (B, T, d) of `loop`; `tables` are those of the chunk's slots."""
-    config = caches.config
     heads = layer.project(x).view(*x.shape[:2], -1, config.head_dim).transpose(1, 2)
     query = apply_rotary(heads[:, : config.num_attention_heads], tables)
     key, value = heads[:, config.num_attention_heads :].chunk(2, 1)
     key_value = torch.cat((apply_rotary(key, tables), value), 1)
     windowed = config.local == "swa" and loop > 0
-    recent = caches.read_recent(index, loop, start) if windowed else None
-    caches.write_chunk(index, loop, key_value, start)
-    attended = _attend_causal(query, caches.read_chunk(index, loop, start + x.shape[1]), start)
+    recent = cache.read_recent(index, loop, start) if windowed else None
+    cache.write_chunk(index, loop, key_value, start)
+    attended = _attend_causal(query, cache.read_full(index, loop, start + x.shape[1]), start)
     if recent is not None:
-        local = _attend_recent(query, torch.cat((recent, key_value), 2), caches.window)
+        local = _attend_recent(query, torch.cat((recent, key_value), 2), config.window or 0)
         attended, _ = layer.attention.mix(x, query, local, attended)
     return layer.finish(x, attended.transpose(1, 2).flatten(2))
 

@@ -13,11 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from workers.decoding.caches import Caches
+from workers.decoding.cache import Cache
 from workers.decoding.chunk import chunk_layer
 from workers.decoding.graph import StepGraph
+from workers.decoding.own_cache import OwnCache
+from workers.decoding.shared_cache import SharedCache
 from workers.decoding.slot import Slot, SlotMaker
-from workers.decoding.step import SlotPass
+from workers.decoding.slot_pass import run_slot
 from workers.decoding.weights import DecoderWeights
 from workers.models import LoopedTransformer
 from workers.models.looped_transformer import combine
@@ -55,11 +57,15 @@ class Decoder:
             rows = batch_size * (self.config.num_loops if self.config.parallel_loops else 1)
             self.weights = weights or DecoderWeights(model, rows)
             table = self.weights.embedding
-            self.caches = Caches(self.config, batch_size, max_length, table.device, table.dtype)
+            kind = OwnCache if self.config.kv_mode == "per_loop" else SharedCache
+            self.cache: Cache = kind(self.config, batch_size, max_length, table.device, table.dtype)
+            carried = self.config.num_loops - 1 if self.config.clp else 0
+            self.carry = table.new_zeros(batch_size, carried, self.config.hidden_size)
+            """h(1)..h(R-1) of the previous slot, (B, R-1, d), zero before the first one; no rows without CLP."""
             tables = rotary_tables(max_length, self.config.head_dim, self.config.rope_theta, table)
-            self._slots = SlotMaker(self.config, tables, self.caches.ring_size)
+            self._slots = SlotMaker(self.config, tables)
         self._static = table.is_cuda if static_shapes is None else static_shapes
-        self._graph = StepGraph(self._masked_step, batch_size, self.caches.carry) if table.is_cuda else None
+        self._graph = StepGraph(self._masked_step, batch_size, self.carry) if table.is_cuda else None
 
     @torch.inference_mode()
     def prefill(self, ids: Tensor, last_only: bool = False) -> Tensor:
@@ -85,19 +91,19 @@ class Decoder:
     def reset(self) -> None:
         """Start over with empty sequences, in the same memory."""
         self.length = 0
-        self.caches.reset()
+        self.carry.zero_()  # keys and values of unused slots are never read
 
     def kv_bytes(self) -> int:
         """Bytes of keys and values that one sequence occupies at its present length, counted from the tensors."""
-        return self.caches.used_bytes(self.length)
+        return self.cache.used_bytes(self.length)
 
     def allocated_bytes(self) -> int:
         """Bytes of keys and values allocated for one sequence: `kv_bytes` at `max_length`."""
-        return self.caches.allocated_bytes()
+        return self.cache.used_bytes(self.max_length)
 
     def carry_bytes(self) -> int:
         """Bytes of hidden vectors that one sequence carries from slot to slot; 0 without CLP."""
-        return self.caches.carry_bytes()
+        return self.carry_bytes()
 
     def _append(self, ids: Tensor) -> Tensor:
         """One chunk `ids` (B, T) through every loop; h(R), (B, T, d)."""
@@ -108,7 +114,7 @@ class Decoder:
             if loop > 0:
                 x = self._next_loop(x, embedded, loop)
             for index, layer in enumerate(self.weights.layers):
-                x = chunk_layer(layer, index, x, loop, self.length, tables, self.caches)
+                x = chunk_layer(layer, index, x, loop, self.length, tables, self.cache, self.config)
             x = self._hand_on(x)
         self.length = stop
         return x
@@ -118,33 +124,28 @@ class Decoder:
 
     def _step(self, ids: Tensor, slot: Slot) -> Tensor:
         embedded = embedding(ids, self.weights.embedding)[:, None]
-        slot_pass = SlotPass(self.caches, slot)
         if self.config.parallel_loops:
-            return self._parallel_loops(embedded, slot_pass)
+            return self._parallel_loops(embedded, slot)
         x = embedded
         for loop in range(self.config.num_loops):
             x = combine(x, embedded, self.config) if loop > 0 else x
-            x = self._hand_on(self._run_layers(x, loop, slot_pass))
+            x = self._hand_on(run_slot(self.weights.layers, x, loop, slot, self.cache, self.config))
         return self._head(x[:, 0])
 
-    def _parallel_loops(self, embedded: Tensor, slot_pass: SlotPass) -> Tensor:
+    def _parallel_loops(self, embedded: Tensor, slot: Slot) -> Tensor:
         """One pass with a row per loop on `embedded` (B, 1, d); logits (B, V)."""
-        carry = self.caches.carry
-        rows = torch.cat((embedded, combine(carry, embedded, self.config)), 1) if carry.shape[1] else embedded
-        hidden = self._hand_on(self._run_layers(rows, 0, slot_pass))
-        carry.copy_(hidden[:, :-1])
+        rows = embedded
+        if self.config.num_loops > 1:
+            rows = torch.cat((embedded, combine(self.carry, embedded, self.config)), 1)
+        hidden = self._hand_on(run_slot(self.weights.layers, rows, 0, slot, self.cache, self.config))
+        self.carry.copy_(hidden[:, :-1])
         return self._head(hidden[:, -1])
-
-    def _run_layers(self, x: Tensor, first: int, slot_pass: SlotPass) -> Tensor:
-        for index, layer in enumerate(self.weights.layers):
-            x = slot_pass.run(layer, index, x, first)
-        return x
 
     def _next_loop(self, previous: Tensor, embedded: Tensor, loop: int) -> Tensor:
         """Input (B, T, d) of `loop` (from 0) for a chunk; keeps what the next chunk's first slot needs."""
         if not self.config.clp:
             return combine(previous, embedded, self.config)
-        carry = self.caches.carry[:, loop - 1]
+        carry = self.carry[:, loop - 1]
         shifted = torch.cat((carry[:, None], previous[:, :-1]), 1)
         carry.copy_(previous[:, -1])
         return combine(shifted, embedded, self.config)

@@ -22,18 +22,21 @@ def time_prefill(decoder: Decoder, ids: Tensor, clock: Clock) -> float:
 
 
 def time_steps(decoders: Sequence[Decoder], first: Tensor, steps: int, clock: Clock) -> list[list[float]]:
-    """Seconds of each of `steps` greedy steps per decoder, in turn, after a warm-up that starts from `first` (B,)."""
+    """Seconds of each of `steps` greedy steps per decoder, after a warm-up that starts from the tokens `first` (B,).
+
+    Decoders take turns, in the given order and backwards by turns, so that none always follows the same other one.
+    """
     tokens = [first] * len(decoders)
     seconds: list[list[float]] = [[] for _ in decoders]
-    for step in range(-WARM_UP_STEPS, steps):
-        for turn, decoder in enumerate(decoders):
+    turns = list(range(len(decoders)))
+    for step in range(WARM_UP_STEPS + steps):
+        for turn in turns if step % 2 == 0 else reversed(turns):
             _wait(first.device)
             start = clock()
-            tokens[turn] = decoder.step(tokens[turn]).argmax(-1)
+            tokens[turn] = decoders[turn].step(tokens[turn]).argmax(-1)
             _wait(first.device)
-            elapsed = clock() - start
-            seconds[turn] += [elapsed] if step >= 0 else []
-    return seconds
+            seconds[turn].append(clock() - start)
+    return [times[WARM_UP_STEPS:] for times in seconds]
 
 
 def _wait(device: torch.device) -> None:

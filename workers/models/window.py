@@ -32,9 +32,9 @@ def attend_window_sdpa(query: Tensor, key: Tensor, value: Tensor, window: int) -
 
 def attend_window_flex(query: Tensor, key: Tensor, value: Tensor, window: int) -> Tensor:
     """`attend_window` through FlexAttention, compiled on CUDA."""
-    compiled = query.is_cuda and not torch.compiler.is_compiling()
-    kernel = cast("Callable[..., Tensor]", _compiled_flex() if compiled else flex_attention)
-    mask = _block_mask(query.shape[2], window, query.device)
+    compiling = torch.compiler.is_compiling()
+    mask = (_build_block_mask if compiling else _kept_block_mask)(query.shape[2], window, query.device)
+    kernel = cast("Callable[..., Tensor]", _compiled_flex() if query.is_cuda and not compiling else flex_attention)
     return kernel(query, key, value, block_mask=mask, enable_gqa=query.shape[1] != key.shape[1])
 
 
@@ -57,14 +57,18 @@ def _kept_band(length: int, window: int, device: torch.device) -> Tensor:
         return _build_band(length, window, device)
 
 
-@lru_cache(maxsize=16)
-def _block_mask(length: int, window: int, device: torch.device) -> BlockMask:
+def _build_block_mask(length: int, window: int, device: torch.device) -> BlockMask:
     def visible(batch: Tensor, head: Tensor, row: Tensor, column: Tensor) -> Tensor:  # noqa: ARG001 (Flex's signature)
         distance = row - column
         return (distance >= 0) & (distance < window)
 
+    return create_block_mask(visible, B=None, H=None, Q_LEN=length, KV_LEN=length, device=str(device))
+
+
+@lru_cache(maxsize=16)
+def _kept_block_mask(length: int, window: int, device: torch.device) -> BlockMask:
     with torch.inference_mode(False):
-        return create_block_mask(visible, B=None, H=None, Q_LEN=length, KV_LEN=length, device=str(device))
+        return _build_block_mask(length, window, device)
 
 
 @lru_cache(maxsize=1)

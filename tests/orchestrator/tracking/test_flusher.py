@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -23,18 +24,23 @@ class Service:
 
     def __init__(self) -> None:
         self.log: list[object] = []
+        self.batches: list[tuple[int, list[int]]] = []
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
         self.down = False
+        self.latency = 0.0
         self.tries = 0
 
     def send(self, number: int, batch: list[MetricPoint]) -> None:
-        self.say((number, [point.step for _, point in batch]))
+        sent = (number, [point.step for _, point in batch])
+        self.say(sent)
+        self.batches.append(sent)
 
     def say(self, what: object) -> None:
         self.entered.set()
         self.gate.wait(10)
+        threading.Event().wait(self.latency)
         self.tries += 1
         if self.down:
             raise ConnectionError("connection refused")
@@ -69,8 +75,8 @@ def test_the_caller_never_waits_for_the_service() -> None:
     service.gate.set()
     flusher.close()
 
-    assert sum(len(steps) for _, steps in service.log) == 2001  # type: ignore[misc]
-    assert len(service.log) <= 4
+    assert sum(len(steps) for _, steps in service.batches) == 2001
+    assert len(service.batches) <= 4
 
 
 def test_a_service_that_comes_back_gets_everything() -> None:
@@ -100,6 +106,17 @@ def test_a_service_that_stays_down_is_named_within_bounded_time() -> None:
     assert time.monotonic() - began < 2.0
     assert service.tries > 1
     assert service.log == []
+
+
+def test_a_slow_service_gets_the_time_it_needs() -> None:
+    service = Service()
+    service.latency = 0.1
+    flusher = Flusher(service.send, is_transient, patience=0.4)
+    for index in range(8):
+        flusher.write("write", partial(service.say, index))
+    flusher.close()
+
+    assert service.log == list(range(8))
 
 
 def test_a_refused_write_is_named_and_holds_nothing_up() -> None:

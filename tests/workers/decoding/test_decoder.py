@@ -118,12 +118,12 @@ def test_sequences_of_a_batch_do_not_touch_each_other(config_of: Configure, make
 def test_reset_starts_over_in_the_same_memory(config_of: Configure, make_model: Make, random_ids: Ids) -> None:
     model, ids = make_model(config_of("plt", window=4)), random_ids(2, 12)
     decoder = Decoder(model, 2, 12)
-    memory = decoder.caches.full.data_ptr()
+    memory = decoder.carry.data_ptr()
     first = steps(decoder, ids)
     decoder.reset()
     assert (decoder.length, decoder.kv_bytes()) == (0, 0)
     assert torch.equal(steps(decoder, ids), first)
-    assert decoder.caches.full.data_ptr() == memory
+    assert decoder.carry.data_ptr() == memory
 
 
 def test_weights_are_shared_and_a_snapshot(config_of: Configure, make_model: Make, random_ids: Ids) -> None:

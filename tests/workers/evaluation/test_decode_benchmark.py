@@ -42,8 +42,9 @@ def clock_of(intervals: Iterator[float]) -> Callable[[], float]:
 def test_metrics_from_a_given_clock(config_of: Configure) -> None:
     """Model steps take 20 ms, twin steps 10 ms, then 16 ms for a while: ratios are of pairs, not of medians."""
     steps = 5
-    twin = [0.01] * WARM_UP_STEPS + [0.01, 0.016, 0.016, 0.01, 0.01]
-    intervals = chain([0.3, 0.2], chain.from_iterable((0.02, seconds) for seconds in twin))
+    twin = [9.0] * WARM_UP_STEPS + [0.01, 0.016, 0.016, 0.01, 0.01]
+    pairs = [(0.02, seconds) if step % 2 == 0 else (seconds, 0.02) for step, seconds in enumerate(twin)]
+    intervals = chain([0.3, 0.2], *pairs)
     benchmark = BenchmarkConfig(batch_sizes=(2,), context=12, generate=steps, repeats=1, precision="float32")
     config = config_of("plt", window=4, num_loops=3)
     metrics, info = measure(config, benchmark, 0, clock=clock_of(intervals))
