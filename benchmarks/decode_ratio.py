@@ -3,9 +3,9 @@
     python -m benchmarks.decode_ratio [--precision bfloat16] [--context 512] [--steps 150] [--json PATH]
 
 One set of random weights under four settings: plain (R = 1), PLT with R = 2 and R = 3 (window 64), and the sequential
-loop R = 2. They take turns step by step, so a busy machine slows all of them alike; quote the ratios (medians over pairs
-of steps) before the milliseconds. Targets: PLT R = 2 at most 1.10 of plain and at most 0.58 of the sequential loop, and
-its KV cache within 64 / S of plain.
+loop R = 2. They take turns step by step, so a busy machine slows all of them alike; quote the ratios (medians over
+pairs of steps) before the milliseconds. Targets: PLT R = 2 at most 1.10 of plain and at most 0.58 of the sequential
+loop, and its KV cache within 64 / S of plain.
 """
 
 import argparse

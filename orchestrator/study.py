@@ -32,7 +32,7 @@ from orchestrator.proposer import Evaluation, Proposer
 from orchestrator.records import AttemptRecord, StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.search_space import SearchSpace
 from orchestrator.spec import StudySpec
-from orchestrator.study_identity import refuse_other_study
+from orchestrator.study_identity import refuse_other_data, refuse_other_study
 from workers.protocol import Failure, FailureReason, TrialOutcome
 
 Clock = Callable[[], datetime]
@@ -61,24 +61,31 @@ class Study:
         self._left_running = [trial.number for trial in self.trials() if trial.state is TrialState.RUNNING]
 
     @classmethod
-    def open(cls, spec: StudySpec, home: Home, *, clock: Clock = utc_now) -> "Study":
+    def open(
+        cls, spec: StudySpec, home: Home, *, corpora: Mapping[str, str] | None = None, clock: Clock = utc_now
+    ) -> "Study":
         """Create the study, or continue the one of this name; the caller holds its driver lock.
+
+        `corpora` gives the fingerprint of every corpus by name; a study goes on only with the data it began with.
 
         Raises `StudyError` when it exists and asks another question: other objectives, constraints, search, model,
         data, training, benchmark or sampler, or seeds that do not begin with its own. Any other budget continues it.
         """
         path = home.journal(spec.name)
+        refuse_existing(spec, home, corpora or {})
         try:
             if path.exists():
                 drop_half_line(path)
             else:
                 create_journal(spec, path, clock())
             storage = open_journal(path, spec.name)
+            study = _load(storage, spec.name)
             plain = spec.to_plain()
-            stored = storage.get_study_user_attrs(storage.get_study_id_from_name(spec.name))["spec"]
-            refuse_other_study(stored, plain, str(path.parent))
-            if stored != plain:
-                _load(storage, spec.name).set_user_attr("spec", plain)
+            if study.user_attrs["spec"] != plain:
+                study.set_user_attr("spec", plain)
+            known: dict[str, str] = study.user_attrs.get("corpora", {})
+            if set(corpora or {}) - set(known):
+                study.set_user_attr("corpora", {**known, **(corpora or {})})
         except OSError as error:
             raise ServiceError(f"{path} cannot be written ({error.strerror}); make room or set PLT_HOME") from error
         return cls(spec, home, storage, clock)
@@ -253,6 +260,17 @@ class Study:
 
     def _write(self, number: int, attribute: str, value: Mapping[str, Any]) -> None:
         self._storage.set_trial_user_attr(self._trial_id(number), attribute, value)
+
+
+def refuse_existing(spec: StudySpec, home: Home, corpora: Mapping[str, str]) -> None:
+    """Raise a `StudyError` when a study of this name exists that `spec` cannot continue; changes nothing."""
+    path = home.journal(spec.name)
+    if not path.exists():
+        return
+    storage = open_journal(path, spec.name)
+    attributes = storage.get_study_user_attrs(storage.get_study_id_from_name(spec.name))
+    refuse_other_study(attributes["spec"], spec.to_plain(), str(path.parent))
+    refuse_other_data(spec.name, attributes.get("corpora", {}), corpora)
 
 
 def read_study(home: Home, name: str) -> StudyRecord:

@@ -24,6 +24,16 @@ def refuse_other_study(stored: Mapping[str, Any], new: Mapping[str, Any], folder
         )
 
 
+def refuse_other_data(name: str, stored: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Raise a `StudyError` when a corpus has another content than when the study began."""
+    for corpus, fingerprint in new.items():
+        if stored.get(corpus, fingerprint) != fingerprint:
+            raise StudyError(
+                f"study {name} began with other data: corpus {corpus} has fingerprint {fingerprint}, "
+                f"was {stored[corpus]}; restore the old files (stdlib: the same Python), or give the study another name"
+            )
+
+
 def _differences(path: str, stored: Any, new: Any) -> Iterator[str]:
     if isinstance(stored, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys([*stored, *new]):

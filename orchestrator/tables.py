@@ -10,7 +10,7 @@ from rich.table import Table
 from orchestrator.comparison import Comparison
 from orchestrator.configurations import group
 from orchestrator.formats import unit, with_interval
-from orchestrator.records import StudyRecord, TrialState
+from orchestrator.records import StudyRecord, StudyState, TrialState
 
 
 def params_text(params: Mapping[str, Any]) -> str:
@@ -19,9 +19,10 @@ def params_text(params: Mapping[str, Any]) -> str:
 
 
 def heading(metric: str) -> str:
-    """A metric's column heading, with its unit."""
+    """A metric's column heading, with its unit, on lines of its own so that narrow terminals keep it whole."""
     suffix = unit(metric)
-    return metric if suffix in ("", "bytes") else f"{metric}\n[dim]{suffix}[/]"
+    name = metric.replace("/", "/\n", 1)
+    return name if suffix in ("", "bytes") else f"{name}\n[dim]{suffix}[/]"
 
 
 def studies_table(studies: Iterable[StudyRecord]) -> Table:
@@ -45,12 +46,13 @@ def studies_table(studies: Iterable[StudyRecord]) -> Table:
 def front_table(study: StudyRecord, title: str = "front") -> Table:
     """The configurations that no other beats in every objective, means with 95 % intervals over seeds."""
     objectives = [objective.metric for objective in study.objectives]
-    table = Table(title=f"{title}: {', '.join(_goals(study))}", title_justify="left", box=None, pad_edge=False)
-    table.add_column("trials")
-    for name in study.search:
-        table.add_column(name)
-    for metric in objectives:
-        table.add_column(heading(metric), justify="right")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("trials", *study.search):
+        table.add_column(name, overflow="fold")
+    for objective in study.objectives:
+        table.add_column(
+            f"{heading(objective.metric)}\n[dim]{objective.direction}[/]", justify="right", overflow="fold"
+        )
     front = [configuration for configuration in group(study) if configuration.on_front]
     first = study.objectives[0]
     front.sort(key=lambda one: one.metrics[first.metric].mean, reverse=first.direction == "maximize")
@@ -67,7 +69,7 @@ def print_study(console: Console, study: StudyRecord) -> None:
     """State, counts, failures by reason, front."""
     known = {trial.configuration for trial in study.trials}
     states = Counter(trial.state.value for trial in study.trials)
-    driver = f" (driver {study.driver})" if study.driver else ""
+    driver = f" (driver {study.driver})" if study.state is StudyState.RUNNING else ""
     console.print(
         f"[bold]{study.name}[/]: {study.state.value}{driver}" + (f", {study.message}" if study.message else "")
     )
@@ -94,11 +96,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     table.add_section()
     for metric, intervals in comparison.metrics.items():
         cells = ["-" if interval is None else with_interval(metric, interval) for interval in intervals]
-        table.add_row(f"{metric} [dim]{unit(metric) if unit(metric) != 'bytes' else ''}[/]", *cells)
+        suffix = unit(metric)
+        table.add_row(metric if suffix in ("", "bytes") else f"{metric} [dim]({suffix})[/]", *cells)
     console.print(table)
     if not comparison.differing_knobs:
         console.print("the trials have the same knobs; they differ in their seed only")
-
-
-def _goals(study: StudyRecord) -> list[str]:
-    return [f"{objective.direction} {objective.metric}" for objective in study.objectives]

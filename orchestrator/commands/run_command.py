@@ -32,51 +32,59 @@ def command(spec: Path, backend: str, address: str | None, quiet: bool, as_json:
 
     Ctrl-C stops it cleanly; running it again goes on where it stopped, finished trials untouched.
     """
+    from orchestrator.corpora import corpus_fingerprints
     from orchestrator.home import Home
     from orchestrator.records import StudyState
     from orchestrator.spec import load_spec
 
     study_spec = load_spec(spec)
+    corpora = {} if address else corpus_fingerprints(study_spec)
     home = Home.from_environment().create()
-    listener = _listener(silent=quiet or as_json)
-    record = _drive(study_spec, home, backend, address, listener)
+    record = _drive(study_spec, corpora, home, backend, address, _listener(silent=quiet or as_json))
     _print_result(record, spec, as_json)
     return {StudyState.FAILED: 1, StudyState.INTERRUPTED: 130}.get(record.state, 0)
 
 
 def _drive(
-    spec: "StudySpec", home: "Home", backend_name: str, address: str | None, listener: "Listener"
+    spec: "StudySpec",
+    corpora: dict[str, str],
+    home: "Home",
+    backend_name: str,
+    address: str | None,
+    listener: "Listener",
 ) -> "StudyRecord":
-    """Lock, open, run, close: in that order, so that nothing is created for a request that cannot be met."""
+    """Refuse, connect, lock, open, run, close: nothing is created for a request that cannot be met."""
     import time
 
     from orchestrator.driver_lock import driver_lock
+    from orchestrator.errors import ServiceError
     from orchestrator.interrupts import interrupt_on_sigterm
     from orchestrator.runner import Runner
-    from orchestrator.study import Study
+    from orchestrator.study import Study, refuse_existing
     from orchestrator.tracking.mlflow_tracker import MlflowTracker
 
-    with driver_lock(home, spec.name):
-        study = Study.open(spec, home)
-        backend = _make_backend(spec, backend_name, address)
-        try:
-            interrupt_on_sigterm()  # after Ray, which takes the signal for itself when it starts
-            tracker = MlflowTracker(home, spec.name)
+    refuse_existing(spec, home, corpora)
+    backend = _make_backend(spec, backend_name, address)
+    try:
+        interrupt_on_sigterm()  # after Ray, which takes the signal for itself when it starts
+        tracker = MlflowTracker(home, spec.name)
+        with driver_lock(home, spec.name):
+            record = Runner(
+                spec=spec,
+                study=Study.open(spec, home, corpora=corpora),
+                backend=backend,
+                tracker=tracker,
+                home=home,
+                clock=time.monotonic,
+                listener=listener,
+            ).run()
             try:
-                runner = Runner(
-                    spec=spec,
-                    study=study,
-                    backend=backend,
-                    tracker=tracker,
-                    home=home,
-                    clock=time.monotonic,
-                    listener=listener,
-                )
-                return runner.run()
-            finally:
                 tracker.close()
-        finally:
-            backend.close()
+            except ServiceError as error:  # the study itself is safe: say it beside the result, not instead of it
+                click.echo(f"plt: {error}", err=True)
+        return record
+    finally:
+        backend.close()
 
 
 def _make_backend(spec: "StudySpec", name: str, address: str | None) -> "Backend":

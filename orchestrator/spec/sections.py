@@ -6,7 +6,7 @@ the search, the variant or the default. What a knob means is said where it takes
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from orchestrator.quantity import seconds, tokens
 from workers.config import BenchmarkConfig
@@ -58,10 +58,16 @@ class ModelSection(Section):
     gate_bias_init: float | None = None
 
 
-class DataSection(Section):
-    """The corpus or the generated task."""
+def _known_corpus(name: str) -> str:
+    if name not in ("stdlib", "phop") and not (name.startswith("files:") and name != "files:"):
+        raise ValueError("must be stdlib, files:GLOB or the task phop")
+    return name
 
-    corpus: str | None = None
+
+class DataSection(Section):
+    """The corpus or the generated task; the glob of `files:GLOB` is relative to the study file."""
+
+    corpus: Annotated[str, AfterValidator(_known_corpus)] | None = None
     vocab: str | None = None
     seq_len: int | None = None
     eval_sequences: int | None = None

@@ -1,7 +1,7 @@
 """What decoding asks of a key and value cache; two kinds exist, one per `kv_mode`.
 
-Shapes: B sequences, n rows of one slot (loops first..first+n-1), T slots of a chunk, H query heads, Hkv key heads, dh head
-width. Keys are stored after RoPE. Key and value heads travel together, keys first: 2 Hkv heads.
+Shapes: B sequences, n rows of one slot (loops first..first+n-1), T slots of a chunk, H query heads, Hkv key heads, dh
+head width. Keys are stored after RoPE. Key and value heads travel together, keys first: 2 Hkv heads.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from torch import Tensor
 from workers.decoding.slot import Slot
 
 
-class Attention(NamedTuple):
+class SlotAttention(NamedTuple):
     """Attention of the rows of one slot."""
 
     full: Tensor
@@ -25,7 +25,7 @@ class SlotView(ABC):
     """A cache as the rows of one slot see it in one pass over the layers."""
 
     @abstractmethod
-    def attend(self, layer: int, query: Tensor, key_value: Tensor) -> Attention:
+    def attend(self, layer: int, query: Tensor, key_value: Tensor) -> SlotAttention:
         """Keep `key_value` (B, n, 2 Hkv, dh) as far as it is read later, then attend with `query` (B, n, H, dh)."""
 
 

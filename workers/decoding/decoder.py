@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from workers.decoding.cache import Cache
+from workers.decoding.cache import Cache, byte_count
 from workers.decoding.chunk import chunk_layer
 from workers.decoding.graph import StepGraph
 from workers.decoding.own_cache import OwnCache
@@ -103,7 +103,7 @@ class Decoder:
 
     def carry_bytes(self) -> int:
         """Bytes of hidden vectors that one sequence carries from slot to slot; 0 without CLP."""
-        return self.carry_bytes()
+        return byte_count(self.carry[:1])
 
     def _append(self, ids: Tensor) -> Tensor:
         """One chunk `ids` (B, T) through every loop; h(R), (B, T, d)."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from workers.config import ModelConfig
-from workers.decoding.cache import Attention, Cache, SlotView, byte_count, group, ungroup
+from workers.decoding.cache import Cache, SlotAttention, SlotView, byte_count, group, ungroup
 from workers.decoding.slot import Slot
 
 
@@ -63,16 +63,16 @@ class OwnView(SlotView):
             window = full & (cache.slots > slot.index - cache.window)
             self.masks = full[None, None, None], window[None, None, None]
 
-    def attend(self, layer: int, query: Tensor, key_value: Tensor) -> Attention:
+    def attend(self, layer: int, query: Tensor, key_value: Tensor) -> SlotAttention:
         """See `SlotView.attend`."""
         places, visible = self.places[layer], self.slot.visible
         places.index_copy_(3, self.slot.index, key_value[:, :, :, None])
         full = self._attend(query, places[:, :, :, :visible], self.masks[0])
         if not self.windowed:
-            return Attention(full, None)
+            return SlotAttention(full, None)
         start = 0 if visible is None else max(0, visible - self.cache.window)
         recent = places[:, self.plain :, :, start:visible]
-        return Attention(full, self._attend(query[:, self.plain :], recent, self.masks[1]))
+        return SlotAttention(full, self._attend(query[:, self.plain :], recent, self.masks[1]))
 
     def _attend(self, query: Tensor, places: Tensor, mask: Tensor | None) -> Tensor:
         """Attention (B, n, H, dh) of every row over the places (B, n, 2 Hkv, p, dh) of its loop."""

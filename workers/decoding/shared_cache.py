@@ -5,8 +5,8 @@ One tensor holds both, so that all rows of a slot are written by one copy and at
 
     [ ring of loop 2 | ... | ring of loop R | slot 0, slot 1, ... of loop 1 ]        each ring W = window places
 
-with slot t of a later loop at place t % W of its ring. Every row queries once for the full context and, in later loops, once
-more for its window; masks say which places a query sees, and shared keys and values are read once for all of them.
+with slot t of a later loop at place t % W of its ring. Every row queries once for the full context and, in later loops,
+once more for its window; masks say which places a query sees, and keys and values are read once for all of them.
 """
 
 from functools import cached_property
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from workers.config import ModelConfig
-from workers.decoding.cache import Attention, Cache, SlotView, byte_count, group, ungroup
+from workers.decoding.cache import Cache, SlotAttention, SlotView, byte_count, group, ungroup
 from workers.decoding.slot import Slot
 
 
@@ -134,7 +134,7 @@ class SharedView(SlotView):
             unused = kind.order[start:stop] > slot.index
             self.mask = kind.hidden[:, start:stop].masked_fill(unused, float("-inf"))[None, None]
 
-    def attend(self, layer: int, query: Tensor, key_value: Tensor) -> Attention:
+    def attend(self, layer: int, query: Tensor, key_value: Tensor) -> SlotAttention:
         """See `SlotView.attend`."""
         kind, cache = self.kind, self.kind.cache
         if len(self.index):
@@ -145,4 +145,4 @@ class SharedView(SlotView):
             group(query, cache.kv_heads), self.keys[layer], self.values[layer], attn_mask=self.mask
         )
         attended = ungroup(attended, query.shape[1])
-        return Attention(attended[:, : kind.rows], attended[:, kind.rows :] if kind.windows else None)
+        return SlotAttention(attended[:, : kind.rows], attended[:, kind.rows :] if kind.windows else None)

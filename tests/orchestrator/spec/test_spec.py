@@ -139,3 +139,9 @@ def test_two_corpora_allow_the_metrics_that_both_produce(make_spec: Callable[...
 @pytest.mark.parametrize("name", ["a", "A-1.b_c", "9" * 100])
 def test_plain_names_are_taken(make_spec: Callable[..., Any], name: str) -> None:
     assert make_spec(name=name).name == name
+
+
+def test_a_glob_is_relative_to_the_study_file(tmp_path: Path) -> None:
+    text = WHOLE_VOCABULARY.replace("corpus: stdlib", "corpus: 'files:texts/*.txt'")
+    assert text != WHOLE_VOCABULARY
+    assert load_spec(write(tmp_path, "study.yaml", text)).data.corpus == f"files:{tmp_path.resolve()}/texts/*.txt"

@@ -16,7 +16,7 @@ LENGTH = 11
 
 @st.composite
 def configurations(draw: st.DrawFn) -> ModelConfig:
-    kv_heads, group, head_dim = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.sampled_from([2, 4, 6]))
+    kv_heads, group, head_dim = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.sampled_from([4, 8, 12]))
     knobs: dict[str, Any] = {
         name: draw(st.booleans()) for name in ("clp", "reinject", "norm_per_loop", "tie_word_embeddings")
     }
@@ -70,5 +70,5 @@ def test_decoding_equals_the_training_form(
             parts.append(torch.stack([decoder.step(column) for column in chunk.unbind(1)], 1))
         else:
             parts.append(decoder.prefill(chunk))
-    scale = float(expected.abs().max())
-    torch.testing.assert_close(torch.cat(parts, 1), expected, atol=(1e-11 if wide else 1e-5) * scale, rtol=0)
+    error = (torch.cat(parts, 1) - expected).norm() / expected.norm()
+    assert error < (1e-11 if wide else 1e-4)
