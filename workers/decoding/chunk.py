@@ -31,11 +31,11 @@ def chunk_layer(
     windowed = config.local == "swa" and loop > 0
     recent = cache.read_recent(index, loop, start) if windowed else None
     cache.write_chunk(index, loop, key_value, start)
-    attended = _attend_causal(query, cache.read_full(index, loop, start + x.shape[1]), start)
+    attended = _attend_causal(query, cache.read_full(index, loop, start + x.shape[1]), start).transpose(1, 2)
     if recent is not None:
         local = _attend_recent(query, torch.cat((recent, key_value), 2), config.window or 0)
-        attended, _ = layer.attention.mix(x, query, local, attended)
-    return layer.finish(x, attended.transpose(1, 2).flatten(2))
+        attended = layer.mixer.mix(x, query.transpose(1, 2), local.transpose(1, 2), attended)
+    return layer.finish(x, attended.flatten(2))
 
 
 def _attend_causal(query: Tensor, key_value: Tensor, start: int) -> Tensor:

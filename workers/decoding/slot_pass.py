@@ -35,7 +35,6 @@ def _run_layer(layer: LayerWeights, index: int, x: Tensor, slot: Slot, view: Slo
     attended, local = view.attend(index, query, key_value)
     if local is not None:
         plain = x.shape[1] - local.shape[1]  # rows of loop 1, which has no window
-        by_head = (part.transpose(1, 2) for part in (query[:, plain:], local, attended[:, plain:]))
-        mixed, _ = layer.attention.mix(x[:, plain:], *by_head)
-        attended = torch.cat((attended[:, :plain], mixed.transpose(1, 2)), 1)
+        mixed = layer.mixer.mix(x[:, plain:], query[:, plain:], local, attended[:, plain:])
+        attended = torch.cat((attended[:, :plain], mixed), 1)
     return layer.finish(x, attended.flatten(2))

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import silu
+from torch.nn.functional import rms_norm, silu
 
+from workers.decoding.gate import Mixer, mixer_of
 from workers.decoding.linear import PackedLinear
 from workers.models import LoopedTransformer
-from workers.models.attention import Attention
 from workers.models.layer import DecoderLayer
-from workers.models.norm import normalise
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class LayerWeights:
     gate_up: PackedLinear
     """(2 * intermediate, d): the SwiGLU gate, then up."""
     down: PackedLinear
-    attention: Attention
-    """The module itself, for its gate."""
+    mixer: Mixer
+    """Of full-context and windowed attention."""
     eps: float
 
     @property
@@ -36,12 +35,12 @@ class LayerWeights:
 
     def project(self, x: Tensor) -> Tensor:
         """Queries, keys and values (..., (H + 2 Hkv) dh) of the residual stream (..., d), before RoPE."""
-        return self.query_key_value(normalise(x, self.input_norm, self.eps))
+        return self.query_key_value(rms_norm(x, self.input_norm.shape, self.input_norm, self.eps))
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """The residual stream after this layer, from the one entering it and the heads' outputs, both (..., d)."""
         x = x + self.output(attended)
-        gate, up = self.gate_up(normalise(x, self.mlp_norm, self.eps)).chunk(2, -1)
+        gate, up = self.gate_up(rms_norm(x, self.mlp_norm.shape, self.mlp_norm, self.eps)).chunk(2, -1)
         return x + self.down(silu(gate) * up)
 
 
@@ -51,13 +50,13 @@ class DecoderWeights:
     def __init__(self, model: LoopedTransformer, rows: int) -> None:
         self.embedding = model.model.embed_tokens.weight.detach()
         self.layers = [_pack_layer(layer, rows) for layer in model.model.layers]
-        self.norm = _wide(model.model.norm.weight)
+        self.norm = model.model.norm.weight.detach()
         self.eps = model.config.rms_norm_eps
         self.head = PackedLinear(self.embedding if model.lm_head is None else model.lm_head.weight, rows)
 
     def normalise(self, x: Tensor) -> Tensor:
         """The final norm on rows (..., d)."""
-        return normalise(x, self.norm, self.eps)
+        return rms_norm(x, self.norm.shape, self.norm, self.eps)
 
     def read_bytes(self) -> int:
         """Bytes of the matrices that one pass over the layers and the head reads."""
@@ -70,17 +69,12 @@ def _pack_layer(layer: torch.nn.Module, rows: int) -> LayerWeights:
     attention, mlp = layer.self_attn, layer.mlp
     projections = (attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight)
     return LayerWeights(
-        input_norm=_wide(layer.input_layernorm.weight),
+        input_norm=layer.input_layernorm.weight.detach(),
         query_key_value=PackedLinear(torch.cat(projections), rows),
         output=PackedLinear(attention.o_proj.weight, rows),
-        mlp_norm=_wide(layer.post_attention_layernorm.weight),
+        mlp_norm=layer.post_attention_layernorm.weight.detach(),
         gate_up=PackedLinear(torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)), rows),
         down=PackedLinear(mlp.down_proj.weight, rows),
-        attention=attention,
+        mixer=mixer_of(attention),
         eps=layer.input_layernorm.eps,
     )
-
-
-def _wide(weight: Tensor) -> Tensor:
-    """A norm's weight in the type in which `normalise` computes."""
-    return weight.detach() if weight.dtype == torch.float64 else weight.detach().float()

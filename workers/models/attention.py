@@ -64,10 +64,10 @@ class Attention(nn.Module):
         if first is None or self.config.local == "none":
             return Attended(self._merge(attend_causal(query, own)), own, None)
         local = attend_window(query, own.key, own.value, self.window)
-        mixed, gate = self.mix(residual, query, local, attend_causal(query, first if shared else own))
+        mixed, gate = self._mix(residual, query, local, attend_causal(query, first if shared else own))
         return Attended(self._merge(mixed), own, gate)
 
-    def mix(self, residual: Tensor, query: Tensor, local: Tensor, full: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _mix(self, residual: Tensor, query: Tensor, local: Tensor, full: Tensor) -> tuple[Tensor, Tensor | None]:
         """Gate windowed and full-context attention, both (B, H, S, dh); also the gate values, if learned."""
         if self.plt_gate is None:
             return torch.lerp(local, full, self.fixed_share), None

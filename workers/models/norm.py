@@ -1,4 +1,4 @@
-"""Root mean square normalisation (arXiv 1910.07467) with statistics in float32 or wider."""
+"""Root mean square normalisation (arXiv 1910.07467). PyTorch keeps its statistics in float32 or wider."""
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +15,4 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise `x` (..., width); the type of `x` is kept."""
-        return normalise(x, self.weight, self.eps)
-
-
-def normalise(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMSNorm as a function: float64 stays, every other type is computed in float32 and cast back."""
-    wide = x.dtype if x.dtype == torch.float64 else torch.float32
-    return rms_norm(x.to(wide), weight.shape, weight.to(wide), eps).to(x.dtype)
+        return rms_norm(x, self.weight.shape, self.weight, self.eps)
