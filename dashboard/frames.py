@@ -148,7 +148,8 @@ def display(
 ) -> tuple[pd.DataFrame, dict[str, Column]]:
     """The configurations' table for people, those on the front first, and how its number columns are written.
 
-    Every metric has two columns, mean and half-width of its interval, as numbers in a fitting unit, so that they sort.
+    A metric has two columns, mean and half-width of its interval, as numbers in a fitting unit, so that they sort; the
+    second is left out while every configuration has one seed.
     """
     order = {
         name: position for position, name in enumerate(("front", "dominated", "infeasible", "unfinished", "failed"))
@@ -162,10 +163,12 @@ def display(
         mean, low, high = metric_columns(metric)
         axis = formats.axis(metric, rows[mean].dropna())
         shown[mean] = rows[mean].astype(float) / axis.scale
-        shown[f"± {metric}"] = (rows[high].astype(float) - rows[low].astype(float)) / 2 / axis.scale
         pattern = formats.number_pattern(metric)
         config[mean] = Column(axis.title, pattern, formats.help_text(metric))
-        config[f"± {metric}"] = Column("±", pattern, formats.TERMS["interval"])
+        half_width = (rows[high].astype(float) - rows[low].astype(float)) / 2 / axis.scale
+        if half_width.notna().any():
+            shown[f"± {metric}"] = half_width
+            config[f"± {metric}"] = Column("±", pattern, formats.TERMS["interval"])
     return shown, config
 
 

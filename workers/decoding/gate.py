@@ -1,4 +1,4 @@
-"""The gate in decoding form: `workers.models.gate` with polarity resolved and nothing of autograd or modules in its way."""
+"""The gate in decoding form: `workers.models.gate` with its polarity resolved, free of modules and autograd."""
 
 from dataclasses import dataclass
 
