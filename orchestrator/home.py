@@ -17,6 +17,7 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.errors import ServiceError, StudyError
 
@@ -91,6 +92,14 @@ class Home:
     def mlflow_uri(self) -> str:
         """`MLFLOW_TRACKING_URI` when set, else SQLite in this home."""
         return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.root / 'mlflow.db'}"
+
+    @property
+    def shown_mlflow_uri(self) -> str:
+        """The tracking address without a password, for people, messages and logs."""
+        parts = urlsplit(self.mlflow_uri)
+        if parts.password is None:
+            return self.mlflow_uri
+        return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}"))
 
     @property
     def mlflow_artifacts(self) -> Path:

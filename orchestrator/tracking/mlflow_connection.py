@@ -32,6 +32,8 @@ _PATIENCE = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
 }
 
+_TRAINING = {"mlflow.experimentKind": "custom_model_development"}
+"""So that MLflow's pages open on the runs, not on traces of language model calls."""
 _SIGNS = {
     "Connection refused": "connection refused",
     "Read timed out": "no answer in time",
@@ -100,7 +102,8 @@ def _unusable(home: Home, error: Exception) -> str:
         if is_server(home.mlflow_uri)
         else "check that the database exists and may be written to, or set MLFLOW_TRACKING_URI"
     )
-    return f"MLflow at {home.mlflow_uri} cannot be used ({reason(error)}); {remedy}"
+    cause = reason(error).replace(home.mlflow_uri, home.shown_mlflow_uri)
+    return f"MLflow at {home.shown_mlflow_uri} cannot be used ({cause}); {remedy}"
 
 
 def is_transient(error: Exception) -> bool:
@@ -135,7 +138,7 @@ def open_experiment(client: "MlflowClient", home: Home, name: str) -> str:
         return experiment.experiment_id
     artifacts = None if is_server(home.mlflow_uri) else (home.mlflow_artifacts / name).as_uri()
     try:
-        return client.create_experiment(name, artifact_location=artifacts)
+        return client.create_experiment(name, artifact_location=artifacts, tags=_TRAINING)
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS" or (experiment := find_experiment(client, name)) is None:
             raise

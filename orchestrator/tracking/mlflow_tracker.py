@@ -81,7 +81,7 @@ class MlflowTracker:
             self._flusher.close()
         except ServiceError as error:
             raise ServiceError(
-                f"{error} (MLflow at {self._home.mlflow_uri}); every result is kept in PLT_HOME, "
+                f"{error} (MLflow at {self._home.shown_mlflow_uri}); every result is kept in PLT_HOME, "
                 "and running the study again when MLflow works brings it up to date"
             ) from error
 

@@ -90,7 +90,7 @@ class Reader:
             run = _found(store, [number]).get(number)
             if run is None:
                 return None
-            uri = self.home.mlflow_uri
+            uri = self.home.shown_mlflow_uri
             page = f"{uri.rstrip('/')}/#/experiments/{store.experiment_id}/runs/{run.run_id}"
         return RunLink(run_id=run.run_id, url=page if is_server(uri) else None, uri=uri)
 
