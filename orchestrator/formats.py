@@ -38,7 +38,9 @@ def number(metric: str, value: float) -> str:
         return f"{value:.1f}"
     if unit(metric) in ("ms", "ms/token"):
         return f"{value:.2f}"
-    return f"{value:.4f}" if "per_byte" in metric or "loss" in metric else f"{value:.3f}"
+    if "per_byte" in metric or "loss" in metric:
+        return f"{value:.4f}"
+    return f"{value:.3f}" if value == 0 or abs(value) >= 0.01 else f"{value:.3g}"
 
 
 def byte_count(value: float) -> str:
