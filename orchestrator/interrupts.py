@@ -1,14 +1,15 @@
-"""SIGTERM ends a study as Ctrl-C does: cleanly, ready to be continued."""
+"""SIGTERM, and a terminal that closes, end a study as Ctrl-C does: cleanly, ready to be continued."""
 
 import signal
 from types import FrameType
 
 
-def interrupt_on_sigterm() -> None:
-    """From now on, SIGTERM raises `KeyboardInterrupt` in this process."""
+def interrupt_on_signals() -> None:
+    """From now on, SIGTERM and SIGHUP raise `KeyboardInterrupt` in this process."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)

@@ -58,7 +58,7 @@ def _drive(
 
     from orchestrator.driver_lock import driver_lock
     from orchestrator.errors import ServiceError
-    from orchestrator.interrupts import interrupt_on_sigterm
+    from orchestrator.interrupts import interrupt_on_signals
     from orchestrator.runner import Runner
     from orchestrator.study import Study, refuse_existing
     from orchestrator.tracking.mlflow_tracker import MlflowTracker
@@ -66,7 +66,7 @@ def _drive(
     refuse_existing(spec, home, corpora)
     backend = _make_backend(spec, backend_name, address)
     try:
-        interrupt_on_sigterm()  # after Ray, which takes the signal for itself when it starts
+        interrupt_on_signals()  # after Ray, which takes the signal for itself when it starts
         tracker = MlflowTracker(home, spec.name)
         with driver_lock(home, spec.name):
             record = Runner(
