@@ -13,6 +13,7 @@ import pandas as pd
 from dashboard import formats, frames
 from orchestrator.configurations import ConfigurationRecord
 from orchestrator.records import TrialState
+from orchestrator.replicates import same_for_all_seeds
 from orchestrator.statistics import Interval, interval
 
 
@@ -47,7 +48,7 @@ def difference(one: ConfigurationRecord, baseline: ConfigurationRecord, metric: 
     """A metric's mean minus the baseline's, paired by seed; None where either has no value."""
     mine, theirs = _by_seed(one, metric), _by_seed(baseline, metric)
     common = [mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())]
-    if len(common) > 1:
+    if len(common) > 1 and not same_for_all_seeds(metric):
         return interval(common)
     if metric not in one.metrics or metric not in baseline.metrics:
         return None

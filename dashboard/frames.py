@@ -26,7 +26,18 @@ Direction = Literal["minimize", "maximize"]
 
 def studies_frame(studies: Iterable[StudyRecord]) -> pd.DataFrame:
     """One row per study, for the page of studies."""
-    columns = ["study", "question", "state", "configurations", "progress", "trials", "failures", "best", "moved"]
+    columns = [
+        "study",
+        "question",
+        "state",
+        "configurations",
+        "progress",
+        "trials",
+        "failures",
+        "best",
+        "created",
+        "moved",
+    ]
     return pd.DataFrame([_study_row(study) for study in studies], columns=columns)
 
 
@@ -42,6 +53,7 @@ def _study_row(study: StudyRecord) -> dict[str, object]:
         "trials": finished,
         "failures": failures_text(study),
         "best": best_text(study),
+        "created": (study.created or _EPOCH).astimezone(UTC),
         "moved": last_moved(study),
     }
 

@@ -13,6 +13,9 @@ from typing import Any
 from orchestrator.home import write_aside
 from workers.fingerprint import fingerprint
 
+_IDENTITY = ("kind", "device", "cores", "torch")
+"""What of the hardware makes two latencies comparable; the threads are those that the study asked for."""
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -27,22 +30,22 @@ class BenchmarkCache:
 
     def __init__(self, folder: Path, hardware: Mapping[str, Any], threads: int | None) -> None:
         self._folder = folder
-        self._device = {"hardware": dict(hardware), "threads": threads}
+        self._hardware = hardware
+        self._threads = threads
 
     def get(self, architecture: str) -> Measurement | None:
         """The measurement, or None when it has to be made."""
-        path = self._path(architecture)
+        path = self._path(architecture, self._hardware)
         if not path.exists():
             return None
         stored = json.loads(path.read_text(encoding="utf-8"))
         return Measurement(metrics=stored["metrics"], info=stored["info"])
 
     def put(self, architecture: str, measurement: Measurement) -> None:
-        """Keep a measurement."""
-        text = json.dumps(
-            {"metrics": dict(measurement.metrics), "info": dict(measurement.info), **self._device}, indent=1
-        )
-        write_aside(self._path(architecture), text)
+        """Keep a measurement, under the hardware that it says it was made on."""
+        text = json.dumps({"metrics": dict(measurement.metrics), "info": dict(measurement.info)}, indent=1)
+        write_aside(self._path(architecture, measurement.info.get("hardware", self._hardware)), text)
 
-    def _path(self, architecture: str) -> Path:
-        return self._folder / f"{fingerprint([architecture, self._device])}.json"
+    def _path(self, architecture: str, hardware: Mapping[str, Any]) -> Path:
+        device = {name: hardware.get(name) for name in _IDENTITY}
+        return self._folder / f"{fingerprint([architecture, device, self._threads])}.json"

@@ -41,7 +41,7 @@ def compare(home: Home, names: Sequence[str]) -> Comparison:
     found: list[tuple[StudyRecord, TrialRecord]] = []
     for name in names:
         study_name, slash, number = name.rpartition("/")
-        if not slash or not number.isdigit():
+        if not slash or not (number.isascii() and number.isdigit()):
             raise StudyError(f"{name!r} names no trial; write STUDY/NUMBER, for instance quickstart/3")
         study = studies.setdefault(study_name, read_study(home, study_name))
         found.append((study, _trial(study, int(number))))

@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from orchestrator.records import Objective, StudyRecord, TrialRecord, TrialState
+from orchestrator.replicates import same_for_all_seeds
 from orchestrator.statistics import Interval, interval
 
 
@@ -21,7 +22,8 @@ class ConfigurationRecord:
     trials: tuple[TrialRecord, ...]
     """By number, whatever became of them."""
     metrics: Mapping[str, Interval]
-    """Over its COMPLETE trials, or what is known of the others while there is none."""
+    """Over its COMPLETE trials, or what is known of the others while there is none. What replicates share is one value,
+    without an interval."""
     feasible: bool
     """Whether the mean of no constraint's amount is positive."""
     complete: bool
@@ -78,7 +80,10 @@ def _configuration(trials: Sequence[TrialRecord]) -> ConfigurationRecord:
         params=trials[0].params,
         knobs=trials[0].knobs,
         trials=tuple(trials),
-        metrics={name: interval(values) for name, values in _columns(trial.metrics for trial in judged).items()},
+        metrics={
+            name: Interval(fmean(values), None, None, 1) if same_for_all_seeds(name) else interval(values)
+            for name, values in _columns(trial.metrics for trial in judged).items()
+        },
         feasible=all(fmean(amounts) <= 0 for amounts in _columns(trial.violations for trial in judged).values()),
         complete=bool(complete),
         on_front=False,

@@ -31,7 +31,7 @@ class Check:
 
 
 def examine(home: Home) -> list[Check]:
-    """Every check, in order; nothing is left behind but the home folder."""
+    """Every check, in order; the home folder and its MLflow lock are made if missing."""
     steps: list[Callable[[Home], Check]] = [
         _python,
         _packages,

@@ -3,7 +3,7 @@
     PLT_HOME/
       studies/NAME/optuna.journal      the truth about the study's trials
       studies/NAME/driver.lock         held by the driver while it runs
-      studies/NAME/trials/N/attempt-K/ checkpoint and log of one attempt
+      studies/NAME/trials/N/attempt-K/ checkpoint of one attempt
       data/FINGERPRINT/                token shards
       benchmarks/FINGERPRINT.json      decode measurements by architecture and hardware
       mlflow.db, mlartifacts/          MLflow, unless MLFLOW_TRACKING_URI points elsewhere
@@ -17,10 +17,11 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.errors import ServiceError, StudyError
 
+_USER_INFO = re.compile(r"//[^/@\s]+@")
+_PASSWORD_KEY = re.compile(r"((?:password|passwd|token|secret)=)[^&\s]+", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -95,11 +96,8 @@ class Home:
 
     @property
     def shown_mlflow_uri(self) -> str:
-        """The tracking address without a password, for people, messages and logs."""
-        parts = urlsplit(self.mlflow_uri)
-        if parts.password is None:
-            return self.mlflow_uri
-        return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}"))
+        """The tracking address without user and password, for people, messages and logs."""
+        return without_secrets(self.mlflow_uri)
 
     @property
     def mlflow_artifacts(self) -> Path:
@@ -110,6 +108,11 @@ class Home:
     def mlflow_lock(self) -> Path:
         """Held while MLflow's database is made, so that two processes do not both make it."""
         return self.root / "mlflow.lock"
+
+
+def without_secrets(text: str) -> str:
+    """The text with user names, tokens and passwords taken out of every address in it."""
+    return _PASSWORD_KEY.sub(r"\1***", _USER_INFO.sub("//***@", text))
 
 
 def write_aside(path: Path, text: str) -> None:

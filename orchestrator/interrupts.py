@@ -1,15 +1,31 @@
-"""SIGTERM, and a terminal that closes, end a study as Ctrl-C does: cleanly, ready to be continued."""
+"""How a person stops a study: Ctrl-C, SIGTERM, or a terminal that closes, all the same way.
+
+The first signal only asks: the runner looks between two events, where everything is written and nothing is half told.
+The second one raises `KeyboardInterrupt` at once, for a step that takes too long.
+"""
 
 import signal
 from types import FrameType
 
+import click
 
-def interrupt_on_signals() -> None:
-    """From now on, SIGTERM and SIGHUP raise `KeyboardInterrupt` in this process."""
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
+class Interrupts:
+    """Takes over the signals of this process; ask it whether to stop."""
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
+    def __init__(self) -> None:
+        self._asked = False
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._signalled)
+
+    def requested(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._asked
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        if number == signal.SIGINT:
+            click.echo("stopping at the next report; once more to stop at once", err=True)

@@ -60,7 +60,7 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and give the exit code."""
     try:
-        code = cli.main(args=arguments, standalone_mode=False)
+        code = cli.main(args=arguments, prog_name="plt", standalone_mode=False)
     except PltError as error:
         click.echo(f"plt: {error}", err=True)
         return error.exit_code

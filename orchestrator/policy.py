@@ -16,7 +16,7 @@ class Decision(StrEnum):
     """Tell the study that the trial failed."""
 
 
-_FINAL = frozenset({FailureReason.DIVERGED, FailureReason.GPU_OOM})
+_FINAL = frozenset({FailureReason.DIVERGED, FailureReason.GPU_OOM, FailureReason.INVALID})
 """The same request would end the same way."""
 
 

@@ -56,4 +56,7 @@ def _scaled(text: str, units: Mapping[str, int], allowed: str) -> Decimal:
     match = _AMOUNT.fullmatch(text)
     if match is None or match[2] not in units:
         raise ValueError(f"must be {allowed}")
-    return Decimal(match[1]) * units[match[2]]
+    try:
+        return Decimal(match[1]) * units[match[2]]
+    except ArithmeticError:
+        raise ValueError(f"must be {allowed}, and not be so large") from None

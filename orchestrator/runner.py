@@ -18,13 +18,14 @@ from orchestrator.constraints import violated_constraints
 from orchestrator.home import Home
 from orchestrator.listener import Listener, Silence
 from orchestrator.policy import Decision, decide, too_many_failures
-from orchestrator.records import StudyRecord, StudyState, TrialRecord
+from orchestrator.records import StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.spec import StudySpec
 from orchestrator.study import Study
 from orchestrator.tracking.tracker import Tracker
-from workers.protocol import BenchmarkRequest, Failure, TrialOutcome, TrialRequest
+from workers.protocol import BenchmarkRequest, Failure, FailureReason, TrialOutcome, TrialRequest
 
 _POLL_SECONDS = 0.5
+_INTERRUPTED = (StudyState.INTERRUPTED, "interrupted; run it again to continue")
 
 
 @dataclass
@@ -51,9 +52,11 @@ class Runner:
         home: Home,
         clock: Callable[[], float],
         listener: Listener | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`should_stop` is asked between events: that is where an interrupt cannot tear anything apart."""
         self._spec, self._study, self._backend, self._tracker, self._home = spec, study, backend, tracker, home
-        self._clock = clock
+        self._clock, self._should_stop = clock, should_stop
         self._listener = listener or Silence()
         self._active: dict[int, _Active] = {}
         self._training: dict[str, int] = {}
@@ -61,6 +64,8 @@ class Runner:
         self._measure_attempts: dict[str, int] = {}
         self._cache: BenchmarkCache | None = None
         self._began = clock()
+        self._finished_now: list[TrialRecord] = []
+        """Trials that ended while this driver ran: the failures of an earlier one are its own affair."""
 
     def run(self) -> StudyRecord:
         """Drive the study to its end; an interrupt leaves it ready to be continued."""
@@ -76,7 +81,7 @@ class Runner:
             state, message = self._loop()
         except KeyboardInterrupt:
             self._release_active()
-            state, message = StudyState.INTERRUPTED, "interrupted; run it again to continue"
+            state, message = _INTERRUPTED
         except BaseException:
             self._release_active()
             self._finish(StudyState.INTERRUPTED, "the driver failed; run it again to continue")
@@ -85,6 +90,9 @@ class Runner:
 
     def _loop(self) -> tuple[StudyState, str]:
         while True:
+            if self._should_stop():
+                self._release_active()
+                return _INTERRUPTED
             self._fill()
             if not self._active:
                 return self._study_ending()
@@ -96,8 +104,11 @@ class Runner:
                 return StudyState.FAILED, broken
 
     def _study_ending(self) -> tuple[StudyState, str]:
-        if self._out_of_time():
+        if self._out_of_time() and not self._study.exhausted():
             return StudyState.INTERRUPTED, "the wall-clock budget is spent; run it again to continue"
+        states = {trial.state for trial in self._study.trials()}
+        if states == {TrialState.FAIL}:
+            return StudyState.FAILED, f"every trial failed; {self._study.why_exhausted()}"
         return StudyState.COMPLETE, self._study.why_exhausted()
 
     def _fill(self) -> None:
@@ -220,7 +231,7 @@ class Runner:
         self._study.end_attempt(number, outcome)
         if outcome.failure is None:
             self._end(self._study.complete(number, {**active.known, **outcome.metrics}))
-        elif self._decide(outcome.failure, active.attempt) is Decision.RETRY:
+        elif self._decide(outcome.failure, _failed_attempts(self._study.trial(number))) is Decision.RETRY:
             self._listener.trial_retried(active.trial, outcome.failure.message)
             self._train(active)
         else:
@@ -231,13 +242,13 @@ class Runner:
 
     def _end(self, trial: TrialRecord) -> None:
         del self._active[trial.number]
+        self._finished_now.append(trial)
         self._tracker.finish_trial(trial)
         self._listener.trial_ended(trial)
 
     def _too_many_failures(self) -> str | None:
-        finished = [trial for trial in self._study.trials() if trial.state.finished]
-        failures = [trial.failure for trial in finished if trial.failure is not None]
-        return too_many_failures(len(finished), failures, self._spec.budget.max_failure_rate)
+        failures = [trial.failure for trial in self._finished_now if trial.failure is not None]
+        return too_many_failures(len(self._finished_now), failures, self._spec.budget.max_failure_rate)
 
     def _release_active(self) -> None:
         """Stop what runs and give the trials back, so that the next driver runs them first."""
@@ -255,3 +266,9 @@ class Runner:
         self._tracker.finish_study(record)
         self._listener.study_ended(record)
         return record
+
+
+def _failed_attempts(trial: TrialRecord) -> int:
+    """Executions that count against `max_attempts`: not those that an interrupt or the driver's death ended."""
+    reasons = [attempt.failure["reason"] for attempt in trial.attempts if attempt.failure is not None]
+    return sum(reason != FailureReason.DRIVER_LOST for reason in reasons)

@@ -26,7 +26,7 @@ from orchestrator import stored_trial
 from orchestrator.configuration import Configuration, resolve
 from orchestrator.constraints import violations
 from orchestrator.errors import ServiceError, StudyError
-from orchestrator.home import Home
+from orchestrator.home import Home, valid_name
 from orchestrator.journal import create_journal, drop_half_line, open_journal, our_trials, study_record, trial_record
 from orchestrator.proposer import Evaluation, Proposer
 from orchestrator.records import AttemptRecord, StudyRecord, StudyState, TrialRecord, TrialState
@@ -133,6 +133,14 @@ class Study:
             return None
         return self._create_trial(proposal.configuration, self._spec.seeds[0], proposal.sampler_state)
 
+    def exhausted(self) -> bool:
+        """Whether there is nothing left to run: every trial finished, every seed used, no further configuration."""
+        trials = self.trials()
+        grouped = _by_configuration(trials)
+        spent = len(grouped) >= self._spec.budget.configurations or len(grouped) == self._space.size
+        seeded = all(self._missing_seed(replicates) is None for replicates in grouped.values())
+        return spent and seeded and all(trial.state.finished for trial in trials)
+
     def why_exhausted(self) -> str:
         """Why `ask` has nothing more to give."""
         known = len(_by_configuration(self.trials()))
@@ -146,7 +154,7 @@ class Study:
         """Write down that an execution of a trial begins; returns the attempt's number, from 1."""
         attempts = self.trial(number).attempts
         if attempts and attempts[-1].ended is None:
-            lost = Failure(reason=FailureReason.WORKER_LOST, message="the driver ended before the attempt did")
+            lost = Failure(reason=FailureReason.DRIVER_LOST, message="the driver ended before the attempt did")
             self._end(number, attempts[-1], lost, {})
         attempt = AttemptRecord(number=len(attempts) + 1, started=self._clock())
         self._write_attempt(number, attempt)
@@ -157,7 +165,12 @@ class Study:
         self._end(number, self.trial(number).attempts[-1], outcome.failure, outcome.info)
 
     def release(self, number: int) -> None:
-        """Give a RUNNING trial back: WAITING, and the first to be asked. Its open attempt ends here."""
+        """Give a RUNNING trial back: WAITING, and the first to be asked. Its open attempt ends here.
+
+        A trial that was told already stays as it is: an interrupt may come at any moment.
+        """
+        if self.trial(number).state.finished:
+            return
         attempts = self.trial(number).attempts
         if attempts and attempts[-1].ended is None:
             self._end(number, attempts[-1], None, {})
@@ -288,7 +301,8 @@ def read_study(home: Home, name: str) -> StudyRecord:
 
 def list_studies(home: Home) -> list[str]:
     """Names of all studies, in alphabetical order."""
-    return sorted(path.parent.name for path in home.studies.glob("*/optuna.journal"))
+    names = (path.parent.name for path in home.studies.glob("*/optuna.journal"))
+    return sorted(name for name in names if valid_name(name))
 
 
 def _load(storage: JournalStorage, name: str) -> optuna.Study:

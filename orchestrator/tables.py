@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from orchestrator.comparison import Comparison
 from orchestrator.configurations import group
@@ -38,7 +39,7 @@ def studies_table(studies: Iterable[StudyRecord]) -> Table:
             f"{known} of {study.budget}",
             f"{finished} finished",
             str(states[TrialState.FAIL]),
-            study.question,
+            Text(study.question),
         )
     return table
 
@@ -59,7 +60,7 @@ def front_table(study: StudyRecord, title: str = "front") -> Table:
     for configuration in front:
         table.add_row(
             ",".join(str(trial.number) for trial in configuration.trials),
-            *(str(configuration.params.get(name, "-")) for name in study.search),
+            *(Text(str(configuration.params.get(name, "-"))) for name in study.search),
             *(with_interval(metric, configuration.metrics[metric]) for metric in objectives),
         )
     return table
@@ -70,9 +71,8 @@ def print_study(console: Console, study: StudyRecord) -> None:
     known = {trial.configuration for trial in study.trials}
     states = Counter(trial.state.value for trial in study.trials)
     driver = f" (driver {study.driver})" if study.state is StudyState.RUNNING else ""
-    console.print(
-        f"[bold]{study.name}[/]: {study.state.value}{driver}" + (f", {study.message}" if study.message else "")
-    )
+    message = f", {study.message}" if study.message else ""
+    console.print(Text.assemble((study.name, "bold"), f": {study.state.value}{driver}{message}"))
     counts = ", ".join(f"{count} {state}" for state, count in states.items()) or "no trial yet"
     console.print(f"{len(known)} of {study.budget} configurations; {counts}", highlight=False)
     for reason, count in Counter(trial.failure["reason"] for trial in study.trials if trial.failure).items():
@@ -92,12 +92,12 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     for name in comparison.trials:
         table.add_column(name, justify="right")
     for knob, values in comparison.differing_knobs.items():
-        table.add_row(knob, *("-" if value is None else str(value) for value in values))
+        table.add_row(knob, *(Text("-" if value is None else str(value)) for value in values))
     table.add_section()
     for metric, intervals in comparison.metrics.items():
         cells = ["-" if interval is None else with_interval(metric, interval) for interval in intervals]
         suffix = unit(metric)
         table.add_row(metric if suffix in ("", "bytes") else f"{metric} [dim]({suffix})[/]", *cells)
     console.print(table)
-    if not comparison.differing_knobs:
-        console.print("the trials have the same knobs; they differ in their seed only")
+    if not comparison.differing_knobs and len(set(comparison.trials)) > 1:
+        console.print("the trials have the same knobs; they can only differ in their seed")

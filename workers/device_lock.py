@@ -57,6 +57,10 @@ class DeviceLock:
     def _opened(self, path: Path) -> Iterator[int]:
         """The file, made if missing; closing it releases its lock."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.folder.is_symlink() or self.folder.stat().st_uid != os.getuid():
+            raise PermissionError(
+                f"{self.folder} belongs to somebody else; remove it or set TMPDIR to a folder of yours"
+            )
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             yield descriptor

@@ -23,7 +23,7 @@ import torch
 
 from workers.config import ModelConfig
 from workers.config.counts import flops_per_token, parameter_count
-from workers.data import Dataset, prepare
+from workers.data import DataError, Dataset, prepare
 from workers.device_lock import DeviceLock
 from workers.evaluation.decode_benchmark import measure
 from workers.evaluation.hardware import hardware
@@ -77,6 +77,8 @@ def describe_failure(error: Exception) -> Failure:
 def _reason(error: Exception) -> FailureReason:
     if isinstance(error, DivergenceError):
         return FailureReason.DIVERGED
+    if isinstance(error, DataError):
+        return FailureReason.INVALID
     if isinstance(error, torch.OutOfMemoryError):
         return FailureReason.GPU_OOM
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):  # how torch says it on the CPU

@@ -18,8 +18,8 @@ def render() -> None:
         session.nothing_yet()
         return
     studies = _load(names)
-    frame = frames.studies_frame(studies).sort_values("moved", ascending=False, ignore_index=True)
-    _totals(studies)
+    frame = frames.studies_frame(studies).sort_values(["created", "study"], ascending=[False, True], ignore_index=True)
+    _totals(studies)  # newest first: an order that does not change between drawing a row and clicking it
     shown = frame[["study", "state", "progress", "configurations", "trials", "failures", "best", "moved", "question"]]
     event = st.dataframe(
         shown.style.map(_state_style, subset=["state"]),

@@ -73,7 +73,9 @@ def _value(metric: str, trial: TrialRecord) -> str:
 def _took(trial: TrialRecord) -> str:
     if trial.started is None:
         return "not started"
-    return "still running" if trial.ended is None else duration((trial.ended - trial.started).total_seconds())
+    if trial.ended is not None:
+        return duration((trial.ended - trial.started).total_seconds())
+    return "still running" if trial.state is TrialState.RUNNING else "interrupted"
 
 
 def _failure(trial: TrialRecord) -> None:

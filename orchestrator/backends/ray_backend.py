@@ -25,7 +25,7 @@ _OBJECT_STORE_BYTES = 256 * 1024 * 1024
 """Only small plain data travels; token shards are read from files."""
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # an actor that reserves no GPU sees none
     "RAY_worker_niceness": "0",  # a latency measured at low priority is somebody else's
 }
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -49,15 +49,16 @@ class RayBackend:
         self,
         *,
         cpus: float = 1,
-        gpus: float = 0,
+        gpus: float | None = None,
         address: str | None = None,
         execute: Execute | None = None,
         hardware: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
         self._owned = _connect(address)
-        self._cpus, self._gpus = cpus, gpus
+        self._cpus = cpus
+        self._gpus = (1.0 if any(node.get("GPU", 0) for node in _nodes()) else 0.0) if gpus is None else gpus
         try:
-            self.slots = _slots(cpus, gpus)
+            self.slots = _slots(cpus, self._gpus)
         except ResourceError:
             self._disconnect()
             raise
@@ -69,7 +70,10 @@ class RayBackend:
     def hardware(self) -> Mapping[str, Any]:
         """What a worker runs on, asked of one."""
         actor = self._idle.pop() if self._idle else self._make_actor()
-        facts: dict[str, Any] = ray.get(actor.hardware.remote())
+        try:
+            facts: dict[str, Any] = ray.get(actor.hardware.remote())
+        except RayError as error:
+            raise ServiceError(f"a worker cannot say what it runs on: {_last_line(error)}; see `plt doctor`") from error
         self._idle.append(actor)
         return facts
 
@@ -145,7 +149,7 @@ def _connect(address: str | None) -> bool:
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)  # it tells that authentication is on
     try:
         ray.init(
-            address=address,
+            address=address or "local",
             include_dashboard=None if address else False,
             object_store_memory=None if address else _OBJECT_STORE_BYTES,
             log_to_driver=False,
@@ -158,10 +162,15 @@ def _connect(address: str | None) -> bool:
     return True
 
 
+def _nodes() -> list[dict[str, float]]:
+    """Resources of every living node."""
+    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node["Resources"] for node in known if node["Alive"]]
+
+
 def _slots(cpus: float, gpus: float) -> int:
     """How many attempts fit on the nodes; a size that fits on none is refused with what there is."""
-    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    nodes = [node["Resources"] for node in known if node["Alive"]]
+    nodes = _nodes()
     fit = 0
     for resources in nodes:
         by_cpu = resources.get("CPU", 0) / cpus if cpus else float("inf")
@@ -191,6 +200,8 @@ def _receive(stream: Any) -> MetricReport | TrialOutcome:
         return _failed(FailureReason.WORKER_LOST, _first_line(error))
     except RayTaskError as error:
         return _failed(FailureReason.EXCEPTION, _last_line(error), _plain(error))
+    except RayError as error:
+        return _failed(FailureReason.WORKER_LOST, _first_line(error))
 
 
 def _plain(error: BaseException) -> str:

@@ -10,10 +10,10 @@ from orchestrator.commands.options import echo_json, json_option
 def command(as_json: bool) -> None:
     """List the studies of this home, with state and progress."""
     from orchestrator.home import Home
-    from orchestrator.study import list_studies, read_study
+    from orchestrator.tracking.reader import Reader
 
     home = Home.from_environment()
-    studies = [read_study(home, name) for name in list_studies(home)]
+    studies = Reader(home).studies()
     if as_json:
         from orchestrator.export import study_summary
 

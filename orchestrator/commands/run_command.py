@@ -1,5 +1,7 @@
 """`plt run SPEC`"""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from orchestrator.listener import Listener
     from orchestrator.records import StudyRecord
     from orchestrator.spec import StudySpec
+    from orchestrator.tracking.tracker import Tracker
 
 
 @click.command("run")
@@ -57,8 +60,7 @@ def _drive(
     import time
 
     from orchestrator.driver_lock import driver_lock
-    from orchestrator.errors import ServiceError
-    from orchestrator.interrupts import interrupt_on_signals
+    from orchestrator.interrupts import Interrupts
     from orchestrator.runner import Runner
     from orchestrator.study import Study, refuse_existing
     from orchestrator.tracking.mlflow_tracker import MlflowTracker
@@ -66,10 +68,10 @@ def _drive(
     refuse_existing(spec, home, corpora)
     backend = _make_backend(spec, backend_name, address)
     try:
-        interrupt_on_signals()  # after Ray, which takes the signal for itself when it starts
+        interrupts = Interrupts()  # after Ray, which takes the signal for itself when it starts
         tracker = MlflowTracker(home, spec.name)
-        with driver_lock(home, spec.name):
-            record = Runner(
+        with driver_lock(home, spec.name), _closed_at_the_end(tracker):
+            return Runner(
                 spec=spec,
                 study=Study.open(spec, home, corpora=corpora),
                 backend=backend,
@@ -77,14 +79,24 @@ def _drive(
                 home=home,
                 clock=time.monotonic,
                 listener=listener,
+                should_stop=interrupts.requested,
             ).run()
-            try:
-                tracker.close()
-            except ServiceError as error:  # the study itself is safe: say it beside the result, not instead of it
-                click.echo(f"plt: {error}", err=True)
-        return record
     finally:
         backend.close()
+
+
+@contextmanager
+def _closed_at_the_end(tracker: "Tracker") -> Iterator[None]:
+    """Deliver what is queued, however the study ends; what cannot be delivered is said beside the result."""
+    from orchestrator.errors import ServiceError
+
+    try:
+        yield
+    finally:
+        try:
+            tracker.close()
+        except ServiceError as error:
+            click.echo(f"plt: {error}", err=True)
 
 
 def _make_backend(spec: "StudySpec", name: str, address: str | None) -> "Backend":

@@ -104,6 +104,10 @@ class _Reader:
             raise SpecError(f"{file}:{line}: {error.problem or error.context}") from error
         except YAMLError as error:
             raise SpecError(f"{file}:1: {str(error).splitlines()[0]}") from error
+        except (RecursionError, AttributeError, ValueError, TypeError) as error:  # what ruamel lets through
+            raise SpecError(
+                f"{file}:1: is no plain YAML ({type(error).__name__}: {str(error)[:100]}); write the study out plainly"
+            ) from error
 
     def _plain(self, node: object, path: Path) -> Any:
         self._count += 1

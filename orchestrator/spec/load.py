@@ -1,5 +1,6 @@
 """From a study file to a `StudySpec`."""
 
+import glob
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,20 @@ def load_spec(path: Path) -> StudySpec:
 
 def _with_absolute_globs(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """`files:GLOB` means files beside the study file, wherever the command is typed and the worker runs."""
-    section = data.get("data")
-    corpus = section.get("corpus") if isinstance(section, Mapping) else None
-    if not isinstance(section, Mapping) or not isinstance(corpus, str) or not corpus.startswith("files:"):
-        return dict(data)
-    glob = corpus.removeprefix("files:")
-    absolute = glob if not glob or Path(glob).is_absolute() else str(folder / glob)
-    return {**data, "data": {**section, "corpus": f"files:{absolute}"}}
+    changed = dict(data)
+    section, search = data.get("data"), data.get("search")
+    if isinstance(section, Mapping) and "corpus" in section:
+        changed["data"] = {**section, "corpus": _absolute(section["corpus"], folder)}
+    searched = search.get("corpus") if isinstance(search, Mapping) else None
+    if isinstance(search, Mapping) and isinstance(searched, Mapping) and isinstance(searched.get("choices"), list):
+        choices = [_absolute(choice, folder) for choice in searched["choices"]]
+        changed["search"] = {**search, "corpus": {**searched, "choices": choices}}
+    return changed
+
+
+def _absolute(corpus: Any, folder: Path) -> Any:
+    """The corpus with its glob below `folder`; anything but a `files:GLOB` is left for the checks."""
+    if not isinstance(corpus, str) or not corpus.startswith("files:") or corpus == "files:":
+        return corpus
+    pattern = Path(corpus.removeprefix("files:")).expanduser()
+    return f"files:{pattern if pattern.is_absolute() else Path(glob.escape(str(folder))) / pattern}"

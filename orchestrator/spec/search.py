@@ -23,6 +23,10 @@ from orchestrator.spec.sections import Section
 T = TypeVar("T")
 
 
+_LISTABLE = 100_000
+"""Most values of a stepped range that are listed; beyond that it counts as continuous."""
+
+
 class Parameter(Section):
     """What choices and ranges have in common."""
 
@@ -109,7 +113,7 @@ class Range(Parameter, Generic[T]):
         return isinstance(self.low, int)
 
     def every(self) -> Sequence[Any] | None:
-        """The values, when they are whole numbers or have a step or are one."""
+        """The values, when they are whole numbers or have a step or are one; None when they are too many to list."""
         low, high, step = self._numbers()
         if low == high:
             return (low,)
@@ -118,6 +122,8 @@ class Range(Parameter, Generic[T]):
         if step is None:
             return None
         count = int((_exact(high) - _exact(low)) / _exact(step))
+        if count > _LISTABLE:
+            return None
         return tuple(float(_exact(low) + index * _exact(step)) for index in range(count + 1))
 
     def ends(self) -> Sequence[Any]:

@@ -42,7 +42,7 @@ class ModelSection(Section):
     rope_theta: float | None = None
     tie_embeddings: bool | None = None
     embedding_init_std: float | None = None
-    variant: Annotated[str, BeforeValidator(_known_variant)] | None = None
+    variant: Annotated[str, AfterValidator(_known_variant)] | None = None
     num_loops: Count | None = None
     clp: bool | None = None
     reinject: bool | None = None
@@ -122,7 +122,8 @@ class BudgetSection(Section):
 class Share(Section):
     """What one attempt reserves."""
 
-    gpus: Annotated[float, Field(ge=0)] = 0.0
+    gpus: Annotated[float, Field(ge=0)] | None = None
+    """Fractions share a GPU. None: one GPU where the cluster has any, else none; 0 trains on the CPU."""
     cpus: Annotated[float, Field(gt=0)] = 1.0
 
     @property

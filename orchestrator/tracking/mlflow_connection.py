@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import ServiceError
-from orchestrator.home import Home
+from orchestrator.home import Home, without_secrets
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -93,7 +93,7 @@ def reason(error: Exception) -> str:
         if sign in text:
             return meaning
     lines = text.strip().splitlines()
-    return (lines[0] if lines else type(error).__name__)[:300]
+    return without_secrets(lines[0] if lines else type(error).__name__)[:300]
 
 
 def _unusable(home: Home, error: Exception) -> str:
@@ -102,8 +102,7 @@ def _unusable(home: Home, error: Exception) -> str:
         if is_server(home.mlflow_uri)
         else "check that the database exists and may be written to, or set MLFLOW_TRACKING_URI"
     )
-    cause = reason(error).replace(home.mlflow_uri, home.shown_mlflow_uri)
-    return f"MLflow at {home.shown_mlflow_uri} cannot be used ({cause}); {remedy}"
+    return f"MLflow at {home.shown_mlflow_uri} cannot be used ({reason(error)}); {remedy}"
 
 
 def is_transient(error: Exception) -> bool:

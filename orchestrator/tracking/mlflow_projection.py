@@ -31,6 +31,7 @@ class MlflowProjection:
 
     def open_study(self, study: StudyRecord) -> None:
         """Find or make the parent run, store the spec, and learn which trials have runs."""
+        self._store.created = study.created.isoformat() if study.created else None
         parent = next(iter(self._store.find("study")), None)
         if parent is None:
             tags = {projection.KIND: "study", **provenance_tags()}

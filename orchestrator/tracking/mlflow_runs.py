@@ -34,6 +34,8 @@ class MlflowRuns:
         """
         self.experiment_id: str | None = None
         """None while the study has no experiment."""
+        self.created: str | None = None
+        """The study whose runs are meant, by when it was created; None means every study that had this name."""
         if not create and is_new(home):
             return
         self.client = connect(home)
@@ -59,7 +61,8 @@ class MlflowRuns:
         """A new running run."""
         assert self.experiment_id is not None, "only a tracker that made the experiment makes runs"
         start = projection.milliseconds(started)
-        return _record(self.client.create_run(self.experiment_id, start_time=start, tags=dict(tags), run_name=name))
+        owned = {**tags, projection.STUDY: self.created} if self.created else dict(tags)
+        return _record(self.client.create_run(self.experiment_id, start_time=start, tags=owned, run_name=name))
 
     def log(
         self,
@@ -90,6 +93,8 @@ class MlflowRuns:
     def _search(self, condition: str) -> Iterable[TrackedRun]:
         if self.experiment_id is None:
             return
+        if self.created:
+            condition += f" and tags.`{projection.STUDY}` = '{self.created}'"
         token: str | None = None
         while token is None or token:
             page = self.client.search_runs(

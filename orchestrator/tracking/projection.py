@@ -16,6 +16,8 @@ from workers.protocol import MetricReport
 
 KIND = "plt.kind"
 """Tag: `study` for a parent run, `trial` for a child."""
+STUDY = "plt.study_created"
+"""When the study was created: tells it from an earlier one of the same name."""
 NUMBER = "plt.trial"
 CONFIGURATION = "plt.configuration"
 SEED = "plt.seed"

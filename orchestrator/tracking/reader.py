@@ -5,12 +5,13 @@ What a study found comes from its own storage and needs no MLflow; only curves a
 cannot be reached they raise a ServiceError, and `tracking_problem` says why.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import ServiceError
+from orchestrator.errors import ServiceError, StudyError
 from orchestrator.home import Home
 from orchestrator.records import StudyRecord
 from orchestrator.study import list_studies, read_study
@@ -20,6 +21,9 @@ from orchestrator.tracking.tracked_run import Point, TrackedRun
 
 if TYPE_CHECKING:
     from orchestrator.tracking.mlflow_runs import MlflowRuns
+
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +65,13 @@ class Reader:
         return read_study(self.home, name)
 
     def studies(self) -> list[StudyRecord]:
-        """Every study, the one that moved last first."""
-        records = [self.study(name) for name in self.names()]
+        """Every study that can be read, the one that moved last first."""
+        records = []
+        for name in self.names():
+            try:
+                records.append(self.study(name))
+            except StudyError as error:
+                _logger.warning("%s", error)
         return sorted(records, key=_last_moved, reverse=True)
 
     def curves(self, study: str, numbers: Sequence[int], metric: str, max_points: int = 1000) -> dict[int, Curve]:
@@ -111,6 +120,8 @@ class Reader:
             store = self._stores.get(study)
             if store is None or store.experiment_id is None:
                 store = self._stores[study] = MlflowRuns(self.home, study)
+                created = self.study(study).created if self.home.journal(study).exists() else None
+                store.created = created.isoformat() if created else None
             yield store
 
 

@@ -10,8 +10,10 @@ from orchestrator.home import Home, write_aside
     ("uri", "shown"),
     [
         ("http://localhost:5000", "http://localhost:5000"),
-        ("http://me:hush@host:5000/path", "http://me:***@host:5000/path"),
-        ("postgresql://me:hu%40sh@host/mlflow", "postgresql://me:***@host/mlflow"),
+        ("http://me:hush@host:5000/path", "http://***@host:5000/path"),
+        ("postgresql://me:hu%40sh@host/mlflow", "postgresql://***@host/mlflow"),
+        ("https://token@host", "https://***@host"),
+        ("postgresql://h/db?user=bob&password=hush", "postgresql://h/db?user=bob&password=***"),
         ("sqlite:////data/mlflow.db", "sqlite:////data/mlflow.db"),
     ],
 )

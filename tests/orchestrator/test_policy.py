@@ -9,6 +9,7 @@ from workers.protocol import Failure, FailureReason
     [
         (FailureReason.DIVERGED, 1, Decision.FAIL),
         (FailureReason.GPU_OOM, 1, Decision.FAIL),
+        (FailureReason.INVALID, 1, Decision.FAIL),
         (FailureReason.EXCEPTION, 1, Decision.RETRY),
         (FailureReason.EXCEPTION, 2, Decision.RETRY),
         (FailureReason.EXCEPTION, 3, Decision.FAIL),

@@ -221,7 +221,7 @@ def test_a_killed_driver_is_continued_and_nothing_finished_runs_again(tmp_path: 
     assert [(t.params, t.values) for t in driven.record.trials] == [(t.params, t.values) for t in whole.trials]
     lost, continued = driven.record.trials[2].attempts
     assert lost.failure is not None
-    assert lost.failure["reason"] == "worker_lost"
+    assert lost.failure["reason"] == "driver_lost"
     assert continued.failure is None
     assert [run.number for run in driven.tracker.runs()] == list(range(5))
 
@@ -235,3 +235,49 @@ def test_wall_clock_ends_the_asking_and_says_so(tmp_path: Path) -> None:
     assert "wall-clock" in record.message
     assert 0 < len(record.trials) < 5
     assert all(trial.state is TrialState.COMPLETE for trial in record.trials)
+
+
+def test_a_request_to_stop_is_heard_between_events(tmp_path: Path) -> None:
+    work, home, study_spec = Work(), Home(tmp_path), spec()
+    study = Study.open(study_spec, home)
+    record = Runner(
+        spec=study_spec,
+        study=study,
+        backend=LocalBackend(execute=work, hardware=lambda: {"device": "made up"}),
+        tracker=MemoryTracker(study_spec.name),
+        home=home,
+        clock=lambda: 0.0,
+        should_stop=lambda: len(work.trials) == 2,
+    ).run()
+    assert record.state is StudyState.INTERRUPTED
+    assert [trial.state for trial in record.trials] == [TrialState.COMPLETE, TrialState.WAITING]
+
+
+def test_interrupts_do_not_use_up_attempts(tmp_path: Path) -> None:
+    for _ in range(3):
+        interrupted = Driven(
+            tmp_path, spec(), Work(lambda r, _n: KeyboardInterrupt() if isinstance(r, TrialRequest) else None)
+        )
+        assert interrupted.record.state is StudyState.INTERRUPTED
+    failure = Failure(reason=FailureReason.EXCEPTION, message="no luck")
+    work = Work(lambda request, count: failure if isinstance(request, TrialRequest) and count == 1 else None)
+    first = Driven(tmp_path, spec(), work).record.trials[0]
+    assert first.state is TrialState.COMPLETE
+    assert len(first.attempts) == 5
+
+
+def test_a_failed_study_goes_on_when_the_cause_is_mended(tmp_path: Path) -> None:
+    failure = Failure(reason=FailureReason.DIVERGED, message="train/loss is nan")
+    bad = Work(lambda r, _n: failure if isinstance(r, TrialRequest) else None)
+    assert Driven(tmp_path, spec(seeds=[0, 1]), bad).record.state is StudyState.FAILED
+    record = Driven(tmp_path, spec(seeds=[0, 1]), Work()).record
+    assert record.state is StudyState.COMPLETE
+    assert [trial.state for trial in record.trials].count(TrialState.COMPLETE) == 5
+
+
+def test_a_small_study_whose_trials_all_fail_has_failed(tmp_path: Path) -> None:
+    failure = Failure(reason=FailureReason.INVALID, message="the corpus is too small")
+    work = Work(lambda r, _n: failure if isinstance(r, TrialRequest) else None)
+    record = Driven(tmp_path, spec(budget={"configurations": 2}), work).record
+    assert record.state is StudyState.FAILED
+    assert len(work.trials) == 2

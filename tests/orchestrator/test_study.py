@@ -149,7 +149,7 @@ def test_a_killed_drivers_trials_go_on_as_the_next_attempt(make_spec: MakeSpec, 
     assert [study.start_attempt(trial.number) for trial in orphans] == [2, 1]
     first, second = study.trial(0).attempts
     assert first.failure is not None
-    assert first.failure["reason"] == "worker_lost"
+    assert first.failure["reason"] == "driver_lost"
     assert first.ended is not None
     assert second.ended is None
     assert asked(study).number == 2

@@ -42,6 +42,9 @@ class DataConfig:
         _require(self.alphabet >= 2, "alphabet", self.alphabet, "2 or more symbols")
         _require(self.labels in ("dense", "last"), "labels", self.labels, "dense or last")
         _require(0 <= self.answer_delay < self.seq_len, "answer_delay", self.answer_delay, "from 0 to below seq_len")
+        if self.is_task:
+            most = (self.task_symbols - 1) // 2
+            _require(self.hops <= most, "hops", self.hops, f"at most {most} in {self.task_symbols} symbols")
         if not self.is_task and self.vocab != "bytes":
             _require(
                 self.bpe_size is not None and 257 <= self.bpe_size <= 65536,
@@ -54,6 +57,13 @@ class DataConfig:
     def is_task(self) -> bool:
         """Whether the data is generated rather than read."""
         return self.corpus == "phop"
+
+    @property
+    def task_symbols(self) -> int:
+        """Symbols of a p-hop sequence, fillers left out."""
+        if self.labels == "dense":
+            return self.seq_len // (self.answer_delay + 1)
+        return self.seq_len - self.answer_delay
 
     @property
     def bpe_size(self) -> int | None:

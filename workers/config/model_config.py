@@ -84,6 +84,10 @@ class ModelConfig:
             _require(
                 _is_int(getattr(self, name)) and getattr(self, name) >= 1, name, self, "a whole number of 1 or more"
             )
+        for name in ("tie_word_embeddings", "clp", "reinject", "norm_per_loop"):
+            _require(isinstance(getattr(self, name), bool), name, self, "true or false")
+        for name in ("rms_norm_eps", "rope_theta", "emb_scale", "hidden_scale", "embedding_init_std"):
+            _require(isinstance(getattr(self, name), int | float), name, self, "a number")
         _require(
             self.hidden_size % self.num_attention_heads == 0,
             "hidden_size",

@@ -1,10 +1,11 @@
 """Token shards: a corpus as flat files that every process of a node reads by memmap.
 
     <fingerprint>/
-      train.bin, val.bin    token ids, uint16 (uint32 for vocabularies over 65,536); each document ends with the
-      separator index.npy             first token of each document, counted through train.bin and then val.bin, and the
-      end token_bytes.npy       bytes that each id stands for tokenizer.json        the tokenizer manifest.json
-      what it was made of: hashes, files, licence, bytes and tokens of each split
+      train.bin, val.bin   token ids, uint16 (uint32 above 65,536 ids); each document ends with the separator
+      index.npy            first token of each document, counted through train.bin and then val.bin, and the end
+      token_bytes.npy      bytes that each id stands for
+      tokenizer.json       the tokenizer
+      manifest.json        what it was made of: hashes, files, licence, bytes and tokens of each split
 
 A folder is written aside and renamed, so it is whole or absent, and two processes that build it at once both end with
 the same one. Opening checks every file against the manifest.

@@ -2,7 +2,7 @@
 
 An epoch cuts the training split into windows of S tokens at an offset drawn anew for every epoch, and visits each
 window once in an order drawn anew; a batch may end one epoch and begin the next. The evaluation set is windows of the
-held-out split, evenly spaced and not overlapping; a held-out split with fewer windows is scored whole.
+held-out split, evenly spaced and not overlapping; of a split with fewer windows, all are scored.
 """
 
 from collections.abc import Mapping

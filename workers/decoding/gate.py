@@ -49,6 +49,6 @@ def mixer_of(attention: Attention) -> Mixer:
     if gate is None:
         return Mixer(None, attention.fixed_share)
     sign = 1 if attention.config.gate_polarity == "global" else -1
-    norm = None if gate.gate_norm is None else gate.gate_norm.weight.detach()
+    norm = None if gate.gate_norm is None else gate.gate_norm.weight.detach().clone()
     weights = GateWeights(sign * gate.weight.detach(), sign * gate.bias.detach(), norm, attention.config.rms_norm_eps)
     return Mixer(weights, attention.fixed_share)

@@ -17,13 +17,16 @@ class PackedLinear:
     """y = x W^T for a frozen weight (out, in); later changes of the weight are not seen."""
 
     def __init__(self, weight: Tensor, rows: int) -> None:
-        self.weight = weight.detach()
-        self.packed = _pack(self.weight, max(rows, MIN_ROWS)) if can_pack(self.weight) else None
+        frozen = weight.detach()
+        self.read_bytes = frozen.numel() * frozen.element_size()
+        """What one product reads of the weight."""
+        self.packed = _pack(frozen, max(rows, MIN_ROWS)) if can_pack(frozen) else None
+        self.plain = frozen.clone() if self.packed is None else None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `x` (..., in) to (..., out)."""
-        if self.packed is None:
-            return linear(x, self.weight)
+        if self.plain is not None:
+            return linear(x, self.plain)
         product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")
         return product
 

@@ -48,9 +48,9 @@ class DecoderWeights:
     """All weights of `model`, packed for steps of `rows` rows (batch size times loops per pass)."""
 
     def __init__(self, model: LoopedTransformer, rows: int) -> None:
-        self.embedding = model.model.embed_tokens.weight.detach()
+        self.embedding = model.model.embed_tokens.weight.detach().clone()
         self.layers = [_pack_layer(layer, rows) for layer in model.model.layers]
-        self.norm = model.model.norm.weight.detach()
+        self.norm = model.model.norm.weight.detach().clone()
         self.eps = model.config.rms_norm_eps
         self.head = PackedLinear(self.embedding if model.lm_head is None else model.lm_head.weight, rows)
 
@@ -61,7 +61,7 @@ class DecoderWeights:
     def read_bytes(self) -> int:
         """Bytes of the matrices that one pass over the layers and the head reads."""
         products = [product for layer in self.layers for product in layer.products] + [self.head]
-        return sum(product.weight.numel() * product.weight.element_size() for product in products)
+        return sum(product.read_bytes for product in products)
 
 
 def _pack_layer(layer: torch.nn.Module, rows: int) -> LayerWeights:
@@ -69,10 +69,10 @@ def _pack_layer(layer: torch.nn.Module, rows: int) -> LayerWeights:
     attention, mlp = layer.self_attn, layer.mlp
     projections = (attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight)
     return LayerWeights(
-        input_norm=layer.input_layernorm.weight.detach(),
+        input_norm=layer.input_layernorm.weight.detach().clone(),
         query_key_value=PackedLinear(torch.cat(projections), rows),
         output=PackedLinear(attention.o_proj.weight, rows),
-        mlp_norm=layer.post_attention_layernorm.weight.detach(),
+        mlp_norm=layer.post_attention_layernorm.weight.detach().clone(),
         gate_up=PackedLinear(torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)), rows),
         down=PackedLinear(mlp.down_proj.weight, rows),
         mixer=mixer_of(attention),

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-READ_BYTES = {"cpu": 256 * 2**20, "cuda": 2**31}
+READ_BYTES = {"cpu": 2**30, "cuda": 2**31}
 """Read per pass: much more than the last cache holds."""
-READ_PASSES = 8
+READ_PASSES = 5
 
 
 def hardware() -> dict[str, Any]:

@@ -86,13 +86,7 @@ class PhopDataset:
         self.vocab_size = data.vocab_size
         self.seq_len = data.seq_len
         self._data = data
-        delay = data.answer_delay
-        self._symbols = data.seq_len // (delay + 1) if data.labels == "dense" else data.seq_len - delay
-        if 2 * data.hops + 1 > self._symbols:
-            raise DataError(
-                f"hops is {data.hops} and a sequence of {data.seq_len} slots with answer_delay {delay} holds "
-                f"{self._symbols} symbols; use at most {(self._symbols - 1) // 2} hops or a longer seq_len"
-            )
+        self._symbols = data.task_symbols
 
     def train_batch(self, step: int, *, seed: int, batch_size: int, rank: int = 0, world: int = 1) -> Batch:
         """This rank's share (B / world, S) of the global batch of `step`."""

@@ -135,6 +135,7 @@ def test_a_duplicate_goes_to_the_trash_and_another_studys_run_is_left(
     tracker.finish_trial(complete(0))
     [original] = tracker.runs()
     tags = {"plt.kind": "trial", "plt.trial": "0", "plt.configuration": "configuration-0", "plt.seed": "0"}
+    tags["plt.study_created"] = original.tags["plt.study_created"]
     experiment = client.get_experiment_by_name("loops")
     assert experiment is not None
     duplicate = client.create_run(experiment.experiment_id, tags=tags)
