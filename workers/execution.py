@@ -130,11 +130,11 @@ def _spent(request: TrialRequest, trainer: Trainer) -> dict[str, float]:
 
 def _refuse_misfit(model: ModelConfig, dataset: Dataset) -> None:
     if model.vocab_size != dataset.vocab_size:
-        raise ValueError(
+        raise DataError(
             f"vocab_size is {model.vocab_size} and the data has {dataset.vocab_size} token ids; make them equal"
         )
     if model.max_position_embeddings < dataset.seq_len:
-        raise ValueError(
+        raise DataError(
             f"seq_len is {dataset.seq_len} and max_position_embeddings is {model.max_position_embeddings}; "
             "raise max_position_embeddings"
         )

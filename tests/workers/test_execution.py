@@ -128,7 +128,7 @@ def test_what_cannot_be_trained_is_a_failure_in_one_line(request_: TrialRequest)
         reports, outcome = run(request)
         assert reports == []
         assert outcome.failure is not None
-        assert outcome.failure.reason is FailureReason.EXCEPTION
+        assert outcome.failure.reason is FailureReason.INVALID
         assert complaint in outcome.failure.message
         assert "\n" not in outcome.failure.message
         assert "Traceback" in outcome.failure.traceback
