@@ -60,6 +60,7 @@ def _drive(
     import time
 
     from orchestrator.driver_lock import driver_lock
+    from orchestrator.errors import ServiceError
     from orchestrator.interrupts import Interrupts
     from orchestrator.runner import Runner
     from orchestrator.study import Study, refuse_existing
@@ -81,6 +82,11 @@ def _drive(
                 listener=listener,
                 should_stop=interrupts.requested,
             ).run()
+    except OSError as error:
+        raise ServiceError(
+            f"{error.filename or home.root} cannot be written ({error.strerror}); make room, then run it again: "
+            "finished trials are kept"
+        ) from error
     finally:
         backend.close()
 
