@@ -389,13 +389,3 @@ def test_trials_that_others_enqueue_are_not_part_of_the_study(make_spec: MakeSpe
     assert study.trials() == ()
     assert asked(study).number == 1
     assert [trial.number for trial in read_study(home, "small").trials] == [1]
-
-
-def test_a_study_goes_on_only_with_the_data_it_began_with(make_spec: MakeSpec, home: Home) -> None:
-    Study.open(make_spec(), home, corpora={"stdlib": "aaaa"})
-    Study.open(make_spec(), home, corpora={"stdlib": "aaaa"})
-    Study.open(make_spec(), home)
-    before = home.journal("small").read_bytes()
-    with pytest.raises(StudyError, match="corpus stdlib has fingerprint bbbb, was aaaa"):
-        Study.open(make_spec(), home, corpora={"stdlib": "bbbb"})
-    assert home.journal("small").read_bytes() == before

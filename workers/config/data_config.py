@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from workers.config.checks import require
+
 BYTES_VOCAB_SIZE = 257
 """256 byte values, then the document separator (id 256)."""
 
@@ -30,23 +32,23 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that no data set can have."""
-        _require(
+        require(
             self.is_task or self.corpus == "stdlib" or self.corpus.startswith("files:"),
             "corpus",
             self.corpus,
             "stdlib, files:GLOB or phop",
         )
-        _require(self.seq_len >= 2, "seq_len", self.seq_len, "2 or more slots")
-        _require(self.eval_sequences >= 1, "eval_sequences", self.eval_sequences, "1 or more")
-        _require(self.hops >= 1, "hops", self.hops, "1 or more")
-        _require(self.alphabet >= 2, "alphabet", self.alphabet, "2 or more symbols")
-        _require(self.labels in ("dense", "last"), "labels", self.labels, "dense or last")
-        _require(0 <= self.answer_delay < self.seq_len, "answer_delay", self.answer_delay, "from 0 to below seq_len")
+        require(self.seq_len >= 2, "seq_len", self.seq_len, "2 or more slots")
+        require(self.eval_sequences >= 1, "eval_sequences", self.eval_sequences, "1 or more")
+        require(self.hops >= 1, "hops", self.hops, "1 or more")
+        require(self.alphabet >= 2, "alphabet", self.alphabet, "2 or more symbols")
+        require(self.labels in ("dense", "last"), "labels", self.labels, "dense or last")
+        require(0 <= self.answer_delay < self.seq_len, "answer_delay", self.answer_delay, "from 0 to below seq_len")
         if self.is_task:
             most = (self.task_symbols - 1) // 2
-            _require(self.hops <= most, "hops", self.hops, f"at most {most} in {self.task_symbols} symbols")
+            require(self.hops <= most, "hops", self.hops, f"at most {most} in {self.task_symbols} symbols")
         if not self.is_task and self.vocab != "bytes":
-            _require(
+            require(
                 self.bpe_size is not None and 257 <= self.bpe_size <= 65536,
                 "vocab",
                 self.vocab,
@@ -97,8 +99,3 @@ class DataConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, in the order of the fields."""
         return asdict(self)
-
-
-def _require(condition: bool, name: str, value: object, allowed: str) -> None:
-    if not condition:
-        raise ValueError(f"{name} is {value!r}; it must be {allowed}")

@@ -8,6 +8,8 @@ the function computed, so that equal models have equal fingerprints.
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
+from workers.config.checks import require
+
 KvMode = Literal["per_loop", "share_first"]
 LocalBranch = Literal["none", "swa"]
 GateInput = Literal["query", "hidden"]
@@ -208,5 +210,4 @@ def _is_int(value: object) -> bool:
 
 
 def _require(condition: bool, name: str, config: ModelConfig, allowed: str) -> None:
-    if not condition:
-        raise ValueError(f"{name} is {getattr(config, name)!r}; it must be {allowed}")
+    require(condition, name, getattr(config, name), allowed)

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from workers.config.checks import require
+
 Precision = Literal["auto", "float32", "bfloat16"]
 Compile = Literal["auto", "on", "off"]
 
@@ -40,27 +42,27 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that no training run can have."""
-        _require(self.tokens >= 1, "tokens", self.tokens, "1 or more")
-        _require(self.batch_size >= 1, "batch_size", self.batch_size, "1 or more sequences")
+        require(self.tokens >= 1, "tokens", self.tokens, "1 or more")
+        require(self.batch_size >= 1, "batch_size", self.batch_size, "1 or more sequences")
         micro = self.micro_batch_size
-        _require(
+        require(
             micro is None or (micro >= 1 and self.batch_size % micro == 0),
             "micro_batch_size",
             micro,
             f"a divisor of batch_size ({self.batch_size})",
         )
-        _require(self.lr > 0, "lr", self.lr, "positive")
-        _require(0 <= self.min_lr_ratio <= 1, "min_lr_ratio", self.min_lr_ratio, "from 0 to 1")
-        _require(0 <= self.warmup_ratio < 1, "warmup_ratio", self.warmup_ratio, "from 0 to below 1")
-        _require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
-        _require(0 <= self.beta1 < 1, "beta1", self.beta1, "from 0 to below 1")
-        _require(0 <= self.beta2 < 1, "beta2", self.beta2, "from 0 to below 1")
-        _require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
-        _require(
+        require(self.lr > 0, "lr", self.lr, "positive")
+        require(0 <= self.min_lr_ratio <= 1, "min_lr_ratio", self.min_lr_ratio, "from 0 to 1")
+        require(0 <= self.warmup_ratio < 1, "warmup_ratio", self.warmup_ratio, "from 0 to below 1")
+        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
+        require(0 <= self.beta1 < 1, "beta1", self.beta1, "from 0 to below 1")
+        require(0 <= self.beta2 < 1, "beta2", self.beta2, "from 0 to below 1")
+        require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
+        require(
             self.precision in ("auto", "float32", "bfloat16"), "precision", self.precision, "auto, float32 or bfloat16"
         )
-        _require(self.compile in ("auto", "on", "off"), "compile", self.compile, "auto, on or off")
-        _require(self.evaluations >= 1, "evaluations", self.evaluations, "1 or more")
+        require(self.compile in ("auto", "on", "off"), "compile", self.compile, "auto, on or off")
+        require(self.evaluations >= 1, "evaluations", self.evaluations, "1 or more")
 
     def steps(self, seq_len: int) -> int:
         """Optimizer steps that the token budget pays for, at least one."""
@@ -69,8 +71,3 @@ class TrainConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, in the order of the fields."""
         return asdict(self)
-
-
-def _require(condition: bool, name: str, value: object, allowed: str) -> None:
-    if not condition:
-        raise ValueError(f"{name} is {value!r}; it must be {allowed}")
