@@ -24,6 +24,7 @@ import torch
 from workers.config import ModelConfig, variant_knobs
 from workers.config.counts import kv_bytes_per_sequence, parameter_count
 from workers.decoding import Decoder, DecoderWeights
+from workers.device_lock import DeviceLock
 from workers.evaluation.decode_check import check_decoder
 from workers.evaluation.decode_timing import WARM_UP_STEPS, time_steps
 from workers.evaluation.hardware import hardware, read_bandwidth
@@ -141,7 +142,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=150, help="timed steps per setting")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     arguments = parser.parse_args()
-    result = run(arguments.precision, arguments.context, arguments.steps)
+    with DeviceLock("cpu").exclusive():  # studies on this machine hold their training back
+        result = run(arguments.precision, arguments.context, arguments.steps)
     print(report(result))
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
