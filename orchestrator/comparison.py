@@ -9,7 +9,7 @@ from orchestrator.errors import StudyError
 from orchestrator.home import Home
 from orchestrator.records import StudyRecord, TrialRecord
 from orchestrator.statistics import Interval, interval
-from orchestrator.study import read_study
+from orchestrator.studies import read_study
 
 
 @dataclass(frozen=True, kw_only=True)

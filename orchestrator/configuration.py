@@ -110,12 +110,15 @@ def resolve(spec: "StudySpec", params: Mapping[str, Any]) -> Configuration:
         data = DataConfig(**_of(DataConfig, knobs)).normalised()
         train = TrainConfig(**_of(TrainConfig, knobs))
         model = _model(knobs, vocab_size=data.vocab_size, length=data.seq_len)
-        grid = None if spec.benchmark is None else spec.benchmark.config()
-        deployed = (
-            None if spec.benchmark is None or grid is None else _deployed(knobs, spec.benchmark.sizes(), data, grid)
-        )
     except ValueError as error:
         raise ValueError(_in_spec_words(str(error))) from error
+    grid, deployed = None, None
+    if spec.benchmark is not None:
+        grid = spec.benchmark.config()
+        try:
+            deployed = _deployed(knobs, spec.benchmark.sizes(), data, grid)
+        except ValueError as error:
+            raise ValueError(f"benchmark.model.{_in_spec_words(str(error))}") from error
     if model.window is not None and model.window > data.seq_len:
         raise ValueError(
             f"window is {model.window}; it must be at most seq_len ({data.seq_len}), or it sees everything"
@@ -185,7 +188,10 @@ def _architecture(model: ModelConfig, grid: BenchmarkConfig) -> str:
     return fingerprint([IDENTITY, timed.to_dict(), grid.to_dict()])
 
 
-_SPEC_WORDS: Mapping[str, str] = {target: name for name, target in _MODEL_FIELDS.items() if target != name}
+_SPEC_WORDS: Mapping[str, str] = {
+    "head_dim": "d_model / num_heads",
+    **{target: name for name, target in _MODEL_FIELDS.items() if target != name},
+}
 _MODEL_WORD = re.compile(r"\b(" + "|".join(_SPEC_WORDS) + r")\b")
 
 

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from orchestrator.quantity import size
+from orchestrator.quantity import count, size
 
+_COUNTS = ("parameters", "tokens", "flops")
 _SHAPE = re.compile(r"\s*([^\s<>=!]+)\s*(<=|>=|<|>)\s*(\S+)\s*")
 
 
@@ -40,17 +41,27 @@ def parse_constraint(text: str) -> Constraint:
             "must be METRIC, then one of <=, <, >=, >, then an amount, such as 'decode/ms_per_token <= 12'"
         )
     metric, operator, amount = match.groups()
-    return Constraint(metric=metric, operator=operator, bound=_bound(amount))
+    return Constraint(metric=metric, operator=operator, bound=_bound(metric, amount))
 
 
-def _bound(amount: str) -> float:
+def _bound(metric: str, amount: str) -> float:
     try:
         bound = float(amount)
     except ValueError:
-        bound = float(str(size(amount)))
+        bound = _with_unit(metric, amount)
     if not math.isfinite(bound):
         raise ValueError(f"must compare with a finite number, and {amount!r} is none")
     return bound
+
+
+def _with_unit(metric: str, amount: str) -> float:
+    """Bytes are written with units of memory, counts with prefixes; what is measured is written plainly."""
+    name = metric.rsplit("/", 1)[-1]
+    if "bytes" in name:
+        return float(str(size(amount)))
+    if name in _COUNTS:
+        return float(str(count(amount)))
+    raise ValueError(f"must compare with a plain number in the metric's own unit, and {amount!r} is none")
 
 
 def violations(constraints: Iterable[str], metrics: Mapping[str, float]) -> dict[str, float]:

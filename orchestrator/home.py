@@ -3,6 +3,8 @@
     PLT_HOME/
       studies/NAME/optuna.journal      the truth about the study's trials
       studies/NAME/driver.lock         held by the driver while it runs
+      studies/NAME/live.json           what its trials are doing, for whoever watches
+      studies/NAME/untracked.jsonl     what MLflow has not taken yet, and how much of the file it has
       studies/NAME/trials/N/attempt-K/ checkpoint of one attempt
       data/FINGERPRINT/                token shards
       benchmarks/FINGERPRINT.json      decode measurements by architecture and hardware
@@ -84,6 +86,14 @@ class Home:
     def driver_lock(self, name: str) -> Path:
         """Held by the study's driver; its text names host and pid."""
         return self.study(name) / "driver.lock"
+
+    def live(self, name: str) -> Path:
+        """What the study's running trials are doing, written by its driver about once a second."""
+        return self.study(name) / "live.json"
+
+    def spool(self, name: str) -> Path:
+        """What the study's tracker said and MLflow has not taken yet."""
+        return self.study(name) / "untracked.jsonl"
 
     def attempt(self, name: str, number: int, attempt: int) -> Path:
         """One attempt's own folder."""

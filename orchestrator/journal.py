@@ -4,7 +4,6 @@ One file holds one study. It is written aside and renamed when it is made, appen
 anyone at any time: an entry that is being written, or was cut short by a kill, is not there yet for a reader.
 """
 
-import logging
 import warnings
 from dataclasses import replace
 from datetime import datetime
@@ -12,19 +11,15 @@ from pathlib import Path
 
 import optuna
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial
 
 from orchestrator import stored_trial
 from orchestrator.driver_lock import living_driver
 from orchestrator.errors import StudyError
 from orchestrator.home import Home
+from orchestrator.journal_file import JournalFile, Trouble, give_up
 from orchestrator.records import Objective, StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.spec import StudySpec
-
-_logger = logging.getLogger(__name__)
-_GRACE_SECONDS = 5
-"""How long a writer waits for a lock that a process killed in the middle of an entry has left behind."""
 
 
 def create_journal(spec: StudySpec, path: Path, now: datetime) -> None:
@@ -33,7 +28,7 @@ def create_journal(spec: StudySpec, path: Path, now: datetime) -> None:
     aside = path.with_suffix(".new")
     aside.unlink(missing_ok=True)
     study = optuna.create_study(
-        storage=_storage(aside),
+        storage=JournalStorage(JournalFile(aside)),
         study_name=spec.name,
         directions=[objective.direction for objective in spec.objectives],
     )
@@ -45,29 +40,17 @@ def create_journal(spec: StudySpec, path: Path, now: datetime) -> None:
     aside.replace(path)
 
 
-def open_journal(path: Path, name: str) -> JournalStorage:
-    """The storage of the study in this file; a `StudyError` when the file cannot be what was written there."""
+def open_journal(path: Path, name: str, on_trouble: Trouble = give_up) -> JournalStorage:
+    """The storage of the study in this file; a `StudyError` when the file cannot be what was written there.
+
+    `on_trouble` is asked about every write that fails.
+    """
     try:
-        storage = _storage(path)
+        storage = JournalStorage(JournalFile(path, on_trouble))
         storage.get_study_id_from_name(name)
     except (ValueError, KeyError) as error:
         raise StudyError(f"{path} is damaged ({error}); restore a copy, or move it away to start anew") from error
     return storage
-
-
-def _storage(path: Path) -> JournalStorage:
-    lock = JournalFileSymlinkLock(str(path), grace_period=_GRACE_SECONDS)
-    return JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
-
-
-def drop_half_line(path: Path) -> None:
-    """Cut off what a killed driver did not finish writing; later entries behind it would be unreadable."""
-    written = path.read_bytes()
-    whole = written.rfind(b"\n") + 1
-    if whole < len(written):
-        _logger.warning("%s ended in half an entry (%d bytes), which was dropped", path, len(written) - whole)
-        with path.open("r+b") as file:
-            file.truncate(whole)
 
 
 def our_trials(storage: JournalStorage, study_id: int) -> list[FrozenTrial]:
@@ -95,8 +78,9 @@ def study_record(storage: JournalStorage, home: Home, name: str, trials: tuple[T
     state, message, driver = StudyState(stand["state"]), stand["message"], living_driver(home, name)
     if driver is None:
         trials = tuple(replace(t, state=TrialState.WAITING) if t.state is TrialState.RUNNING else t for t in trials)
-        if state is StudyState.RUNNING:
-            state, message = StudyState.INTERRUPTED, "the driver ended without finishing; run it again to continue"
+        if state in (StudyState.RUNNING, StudyState.PAUSED):
+            state = StudyState.INTERRUPTED
+            message = f"the driver ended without finishing; `plt resume {name}` continues it"
     return StudyRecord(
         name=name,
         question=spec["question"],

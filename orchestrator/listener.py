@@ -27,6 +27,9 @@ class Listener(Protocol):
     def trial_ended(self, trial: TrialRecord) -> None:
         """The trial is finished, whatever its state."""
 
+    def notice(self, text: str) -> None:
+        """Something that a person should know, in one line."""
+
     def study_ended(self, study: StudyRecord) -> None:
         """Nothing more will happen."""
 
@@ -50,6 +53,9 @@ class Silence:
         """Say nothing."""
 
     def trial_ended(self, trial: TrialRecord) -> None:
+        """Say nothing."""
+
+    def notice(self, text: str) -> None:
         """Say nothing."""
 
     def study_ended(self, study: StudyRecord) -> None:

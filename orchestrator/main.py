@@ -14,6 +14,10 @@ from orchestrator.errors import PltError
 
 _COMMANDS = {
     "run": "Run a study here, with live progress; run it again to continue it.",
+    "resume": "Continue a study that stopped, was killed or paused.",
+    "stop": "Stop a running study; partial results are kept.",
+    "pause": "Pause a running study; its devices are free.",
+    "retry": "Try the failed trials of a study again.",
     "list": "List the studies of this home.",
     "status": "Show how a study stands, and its best configurations.",
     "compare": "Compare trials: what differs, and what came of it.",

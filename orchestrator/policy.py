@@ -1,38 +1,55 @@
 """What follows from a failure: pure functions from what is known to a decision."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from workers.protocol import Failure, FailureReason
+from workers.protocol import FailureReason
 
 
 class Decision(StrEnum):
     """What the runner does after an attempt failed."""
 
     RETRY = "retry"
-    """Run the trial again as the next attempt."""
+    """Run it again as the next attempt, from its last checkpoint."""
     FAIL = "fail"
     """Tell the study that the trial failed."""
 
 
-_FINAL = frozenset({FailureReason.DIVERGED, FailureReason.GPU_OOM, FailureReason.INVALID})
-"""The same request would end the same way."""
+_ATTEMPTS: Mapping[FailureReason, int] = {
+    FailureReason.DIVERGED: 1,
+    FailureReason.INVALID: 1,
+    FailureReason.GPU_OOM: 2,
+    FailureReason.HOST_OOM: 2,
+    FailureReason.TIMEOUT: 2,
+    FailureReason.WORKER_LOST: 6,
+    FailureReason.DRIVER_LOST: 1_000_000,
+}
+"""How often an attempt may end this way; exceptions have `max_attempts`.
+
+What the same request would repeat is final. Memory and hangs get one more try, with halved micro-batches or a fresh
+process. A lost worker is rarely the trial's fault, so it is not charged to `max_attempts`, but a trial that takes its
+process down every time must end. A lost driver says nothing of the trial.
+"""
 
 
-def decide(failure: Failure, attempts: int, max_attempts: int) -> Decision:
-    """Whether a trial that has had `attempts` executions gets another one."""
-    if failure.reason in _FINAL or attempts >= max_attempts:
-        return Decision.FAIL
-    return Decision.RETRY
+def decide(reasons: Sequence[FailureReason], max_attempts: int) -> Decision:
+    """Whether a trial whose attempts failed for these reasons, the last one just now, gets another attempt."""
+    last = reasons[-1]
+    allowed = _ATTEMPTS.get(last, max_attempts)
+    return Decision.RETRY if list(reasons).count(last) < allowed else Decision.FAIL
 
 
-def too_many_failures(finished: int, failures: Iterable[Mapping[str, str]], max_rate: float) -> str | None:
+def halvings(reasons: Sequence[FailureReason]) -> int:
+    """How often the next attempt halves its micro-batches: once per time that the GPU's memory was not enough."""
+    return list(reasons).count(FailureReason.GPU_OOM)
+
+
+def too_many_failures(finished: int, reasons: Counter[str], max_rate: float) -> str | None:
     """Why the study should stop, or None. Judged once at least five trials have finished.
 
     The reason that dominates is named, because that is what the person has to mend.
     """
-    reasons = Counter(failure["reason"] for failure in failures)
     failed = reasons.total()
     if finished < 5 or failed / finished <= max_rate:
         return None

@@ -5,6 +5,7 @@ On a terminal one live block is redrawn; elsewhere (a file, CI) one line is prin
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,6 +18,9 @@ from orchestrator.formats import duration, with_unit
 from orchestrator.records import Objective, StudyRecord, TrialRecord, TrialState
 from orchestrator.tables import front_table, params_text
 from workers.protocol import MetricReport
+
+_REDRAW_SECONDS = 0.25
+"""Reports may come faster than anyone reads."""
 
 
 class Progress:
@@ -35,21 +39,24 @@ class Progress:
         self._live: Live | None = None
         self._study: StudyRecord | None = None
         self._trials: dict[int, TrialRecord] = {}
+        self._front: RenderableType | None = None
         self._began = clock()
+        self._drawn = self._began - _REDRAW_SECONDS
         self._done_before = 0
+        self._finished_now = 0
 
     def study_started(self, study: StudyRecord) -> None:
         """Print the head line and start drawing."""
         self._study = study
         self._trials = {trial.number: trial for trial in study.trials}
-        self._done_before = self._finished()
+        self._done_before = sum(trial.state.finished for trial in study.trials)
         again = f", {self._done_before} trials already finished" if self._done_before else ""
         seeds = f"{len(study.seeds)} seed{'s' if len(study.seeds) > 1 else ''}"
         self._console.print(f"[bold]{study.name}[/]: {study.budget} configurations x {seeds}{again}")
         if study.question:
             self._console.print(Text(study.question, style="italic"), soft_wrap=True)
         if self._console.is_terminal:
-            self._live = Live(self._view(), console=self._console, refresh_per_second=4, transient=True)
+            self._live = Live(self._view(study), console=self._console, refresh_per_second=4, transient=True)
             self._live.start()
 
     def benchmark_started(self, trial: TrialRecord) -> None:
@@ -80,8 +87,14 @@ class Progress:
     def trial_ended(self, trial: TrialRecord) -> None:
         """Drop the bar and say what came of it."""
         self._trials[trial.number] = trial
+        self._finished_now += 1
+        self._front = None
         self._drop_bar(trial.number)
         self._say(f"trial {trial.number} {self._verdict(trial)}")
+
+    def notice(self, text: str) -> None:
+        """Say it."""
+        self._say(text)
 
     def study_ended(self, study: StudyRecord) -> None:
         """Stop drawing."""
@@ -97,6 +110,8 @@ class Progress:
     def _verdict(self, trial: TrialRecord) -> str:
         if trial.failure is not None:
             return f"failed, {trial.failure['reason']}: {trial.failure['message']}"
+        if trial.stopped_at is not None:
+            return f"stopped by the pruner at {trial.stopped_at:,} tokens"
         if trial.state is TrialState.PRUNED:
             broken = ", ".join(name for name, amount in trial.violations.items() if amount > 0)
             return f"infeasible before training: breaks {broken}"
@@ -105,9 +120,6 @@ class Progress:
         return "done: " + ", ".join(
             f"{objective.metric} {with_unit(objective.metric, value)}" for objective, value in values
         )
-
-    def _finished(self) -> int:
-        return sum(trial.state.finished for trial in self._trials.values())
 
     def _drop_bar(self, number: int) -> None:
         task = self._tasks.pop(number, None)
@@ -120,20 +132,21 @@ class Progress:
         self._refresh()
 
     def _refresh(self) -> None:
-        if self._live is not None:
-            self._live.update(self._view())
+        if self._live is not None and self._study is not None and self._clock() - self._drawn >= _REDRAW_SECONDS:
+            self._drawn = self._clock()
+            self._live.update(self._view(self._study))
 
-    def _view(self) -> RenderableType:
-        assert self._study is not None
-        parts: list[RenderableType] = [self._head(self._study), self._bars]
-        study = StudyRecord(**{**vars(self._study), "trials": tuple(self._trials.values())})
-        if any(configuration.on_front for configuration in group(study)):
-            parts.append(front_table(study, title="best so far"))
-        return Group(*parts)
+    def _view(self, study: StudyRecord) -> RenderableType:
+        parts: list[RenderableType] = [self._head(study), self._bars]
+        if self._front is None:
+            now = replace(study, trials=tuple(self._trials.values()))
+            found = any(configuration.on_front for configuration in group(now))
+            self._front = front_table(now, title="best so far") if found else Text()
+        return Group(*parts, self._front)
 
     def _head(self, study: StudyRecord) -> Text:
-        expected, done = study.budget * len(study.seeds), self._finished()
-        took, fresh = self._clock() - self._began, done - self._done_before
+        expected, done = study.budget * len(study.seeds), self._done_before + self._finished_now
+        took, fresh = self._clock() - self._began, self._finished_now
         left = f", about {duration(took / fresh * (expected - done))} left" if fresh and done < expected else ""
         failed = sum(trial.state is TrialState.FAIL for trial in self._trials.values())
         trouble = f", {failed} failed" if failed else ""

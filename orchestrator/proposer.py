@@ -1,34 +1,41 @@
 """Which configuration a study evaluates next: always one that it does not know yet.
 
-The sampler sees an in-memory mirror of the study with one trial per configuration: means over its seeds as values,
-running ones too. It is made anew for every proposal from the sampler's seed and the number of configurations so far, so
-that a study continued in another process proposes what the unbroken one would have. What a sampler keeps in its trials
-(NSGA-II: their generation) is stored with them and handed back.
+The sampler sees a mirror of the study with one trial per configuration: means over its seeds as values, running ones
+too. It is a new one for every proposal, seeded from the sampler's seed and the number of configurations so far, so that
+a proposal is a function of the study file and what is known, and a study continued in another process proposes what
+the unbroken one would have. What a sampler keeps in its trials (NSGA-II: their generation) is stored with them and
+handed back.
 
 When a sampler offers nothing new in a number of tries, a space that can be listed gives its first unknown point in an
-order drawn from the seed, and another one is searched at random.
+order drawn from the seed, and another one is searched at random. Points that no model can have are passed over.
+
+A proposer belongs to one thread, except for `guess`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from random import Random
 from typing import Any
 
 import optuna
-from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
-from optuna.trial import TrialState, create_trial
+from optuna.samplers import BaseSampler, RandomSampler
 
 from orchestrator.configuration import Configuration, resolve
+from orchestrator.mirrored_study import MirroredStudy
+from orchestrator.samplers import choose, make_sampler, notice
 from orchestrator.search_space import SearchSpace
 from orchestrator.spec import StudySpec
 from workers.fingerprint import fingerprint
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would announce every mirror as a new study
 
+_TRIES: Mapping[str, int] = {"gp": 3}
 _SAMPLER_TRIES = 32
 _RANDOM_TRIES = 256
 """When the sampler's tries found nothing and the space cannot be listed."""
+_QUICK_WINDOW = 200
+"""Configurations that the quick stand-in of a slow sampler looks back on; one ask then takes about 20 ms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +51,8 @@ class Evaluation:
     running: bool
     sampler_state: Mapping[str, Any]
     """What the sampler kept when it proposed the configuration."""
+    stopped: bool = False
+    """A pruner ended it; without values the sampler learns to stay away."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,89 +60,113 @@ class Proposal:
     """A configuration to evaluate."""
 
     configuration: Configuration
-    sampler_state: Mapping[str, Any]
+    sampler: str
+    """Who made it: the study's sampler, or the one that stood in for it."""
+    sampler_state: Mapping[str, Any] = field(default_factory=dict)
+
+    def running(self) -> Evaluation:
+        """How the sampler sees the configuration from now on until there is a result."""
+        return Evaluation(
+            fingerprint=self.configuration.fingerprint,
+            params=self.configuration.params,
+            values=None,
+            violations={},
+            running=True,
+            sampler_state=self.sampler_state,
+        )
 
 
 class Proposer:
     """Proposes configurations of one study."""
 
-    def __init__(self, spec: StudySpec, space: SearchSpace) -> None:
-        self._spec, self._space = spec, space
+    def __init__(
+        self, spec: StudySpec, space: SearchSpace, *, sampler: str | None = None, window: int | None = None
+    ) -> None:
+        """`sampler` replaces the study's own; with a `window` only so many of the latest configurations are seen."""
+        self.spec = spec
+        self._space, self._window = space, window
+        self._salt = [] if sampler is None else [sampler]
+        self.sampler = sampler or choose(spec, space.size)
+        """The sampler's name, decided when the file leaves it to us."""
+        self._mirrored: MirroredStudy | None = None
 
     @property
-    def sampler(self) -> str:
-        """The sampler's name; `auto` is decided by whether every configuration fits the budget."""
-        name = self._spec.sampler.name
-        if name != "auto":
-            return name
-        size = self._space.size
-        return "grid" if size is not None and size <= self._spec.budget.configurations else "tpe"
+    def instant(self) -> bool:
+        """Whether a proposal costs next to nothing and learns nothing, so that there is no use in making it early."""
+        return self.sampler in ("grid", "random")
+
+    @property
+    def slow(self) -> bool:
+        """Whether a proposal costs seconds."""
+        return self.sampler == "gp"
+
+    @property
+    def notice(self) -> str | None:
+        """What the person should know about this sampler on this study, in one line, or None."""
+        return notice(self.sampler, self.spec)
+
+    def stand_in(self) -> "Proposer":
+        """One that takes milliseconds where this one takes seconds."""
+        return Proposer(self.spec, self._space, sampler="tpe", window=_QUICK_WINDOW)
 
     def propose(self, known: Sequence[Evaluation]) -> Proposal | None:
         """A configuration that is not among the known ones, or None when there seems to be none."""
+        seed = self._seed(known, *self._salt)
+        return self._choose(known, seed, self._sampler_offers(known, seed))
+
+    def guess(self, known: Sequence[Evaluation]) -> Proposal | None:
+        """A random configuration that is not among the known ones, in a millisecond and from any thread, or None."""
+        return self._choose(known, self._seed(known, "guess"), ())
+
+    def close(self) -> None:
+        """Nothing to end here."""
+
+    def _choose(self, known: Sequence[Evaluation], seed: int, offers: Iterable[Proposal]) -> Proposal | None:
         fingerprints = {evaluation.fingerprint for evaluation in known}
-        listed = self._space.configurations
-        unknown = None if listed is None else [one for one in listed if one.fingerprint not in fingerprints]
+        unknown = self._unknown(fingerprints)
         if unknown == []:
             return None
         if self.sampler == "grid" and unknown is not None:
-            return Proposal(configuration=unknown[0], sampler_state={})
-        for proposal in self._offers(known, listable=unknown is not None):
+            return Proposal(configuration=unknown[0], sampler="grid")
+        for proposal in chain(offers, () if unknown is not None else self._random_offers(seed)):
             if proposal.configuration.fingerprint not in fingerprints:
                 return proposal
         if unknown is None:
             return None
-        return Proposal(configuration=Random(self._seed(len(known))).choice(unknown), sampler_state={})
+        return Proposal(configuration=Random(seed).choice(unknown), sampler="random")
 
-    def _offers(self, known: Sequence[Evaluation], *, listable: bool) -> Iterable[Proposal]:
-        seed = self._seed(len(known))
-        offers = self._draw(self._make_sampler(seed), known, _SAMPLER_TRIES)
-        return offers if listable else chain(offers, self._draw(RandomSampler(seed=seed), known, _RANDOM_TRIES))
+    def _unknown(self, fingerprints: set[str]) -> list[Configuration] | None:
+        listed = self._space.configurations
+        return None if listed is None else [one for one in listed if one.fingerprint not in fingerprints]
 
-    def _draw(self, sampler: BaseSampler, known: Sequence[Evaluation], tries: int) -> Iterable[Proposal]:
-        mirror = self._mirror(sampler, known)
+    def _sampler_offers(self, known: Sequence[Evaluation], seed: int) -> Iterator[Proposal]:
+        if self._mirrored is None:
+            self._mirrored = self._new_mirror()
+        self._mirrored.follow(known[self._first_seen(len(known)) :])
+        sampler = make_sampler(self.sampler, self.spec, seed)
+        yield from self._offers(self._mirrored, sampler, self.sampler, _TRIES.get(self.sampler, _SAMPLER_TRIES))
+
+    def _random_offers(self, seed: int) -> Iterator[Proposal]:
+        yield from self._offers(self._new_mirror(), RandomSampler(seed=seed), "random", _RANDOM_TRIES)
+
+    def _offers(self, mirrored: MirroredStudy, sampler: BaseSampler, name: str, tries: int) -> Iterator[Proposal]:
         for _ in range(tries):
-            trial = mirror.ask()
+            trial = mirrored.ask(sampler)
             try:
-                configuration = resolve(self._spec, self._space.suggest(trial))
+                configuration = resolve(self.spec, self._space.suggest(trial))
             except ValueError:
                 continue  # a combination inside ranges that no model can have; their ends were checked with the file
-            state = mirror.get_trials(deepcopy=False)[trial.number].system_attrs
-            yield Proposal(configuration=configuration, sampler_state=dict(state))
+            yield Proposal(configuration=configuration, sampler=name, sampler_state=mirrored.state_of(trial))
 
-    def _mirror(self, sampler: BaseSampler, known: Sequence[Evaluation]) -> optuna.Study:
-        mirror = optuna.create_study(
-            directions=[objective.direction for objective in self._spec.objectives], sampler=sampler
-        )
-        for evaluation in known:
-            mirror.add_trial(
-                create_trial(
-                    state=_state(evaluation),
-                    values=evaluation.values,
-                    params=dict(evaluation.params),
-                    distributions=self._space.distributions(evaluation.params),
-                    system_attrs=dict(evaluation.sampler_state),
-                    constraints=dict(evaluation.violations),
-                )
-            )
-        return mirror
+    def _new_mirror(self) -> MirroredStudy:
+        return MirroredStudy([objective.direction for objective in self.spec.objectives], self._space)
 
-    def _make_sampler(self, seed: int) -> BaseSampler:
-        if self.sampler == "tpe":
-            return TPESampler(seed=seed)
-        if self.sampler == "nsga2":
-            population = min(50, max(4, self._spec.budget.configurations // 4))
-            return NSGAIISampler(population_size=population, seed=seed)
-        return RandomSampler(seed=seed)
+    def _first_seen(self, known: int) -> int:
+        """Where the window begins. It moves by half its length at a time, so that the mirror is rarely made anew."""
+        if self._window is None or known <= self._window:
+            return 0
+        step = self._window // 2
+        return -(-(known - self._window) // step) * step
 
-    def _seed(self, known: int) -> int:
-        return int(fingerprint([self._spec.sampler.seed, known])[:8], 16)
-
-
-def _state(evaluation: Evaluation) -> TrialState:
-    """Without values but known to break a constraint is PRUNED, from which samplers learn, unlike from FAIL."""
-    if evaluation.running:
-        return TrialState.RUNNING
-    if evaluation.values is not None:
-        return TrialState.COMPLETE
-    return TrialState.PRUNED if evaluation.violations else TrialState.FAIL
+    def _seed(self, known: Sequence[Evaluation], *use: str) -> int:
+        return int(fingerprint([self.spec.sampler.seed, len(known), *use])[:8], 16)

@@ -10,7 +10,9 @@ from decimal import Decimal
 
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 
-_COUNT: Mapping[str, int] = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9}
+_LARGEST = 10**30
+"""No amount of anything here is larger; numbers of millions of digits are text worth an error, not a computation."""
+_COUNT: Mapping[str, int] = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _BYTES: Mapping[str, int] = {
     "": 1,
     "B": 1,
@@ -29,6 +31,11 @@ _SECONDS: Mapping[str, int] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 def tokens(value: object) -> object:
     """A number of tokens from `200k`, `4M` or `1.5B`; anything but text is returned as it is."""
     return _whole(value, _COUNT, "a number of tokens, such as 200k, 4M or 1B")
+
+
+def count(value: object) -> object:
+    """A number of anything, with the same prefixes; anything but text is returned as it is."""
+    return _whole(value, _COUNT, "a number, such as 200k, 4M or 1B")
 
 
 def size(value: object) -> object:
@@ -56,7 +63,7 @@ def _scaled(text: str, units: Mapping[str, int], allowed: str) -> Decimal:
     match = _AMOUNT.fullmatch(text)
     if match is None or match[2] not in units:
         raise ValueError(f"must be {allowed}")
-    try:
-        return Decimal(match[1]) * units[match[2]]
-    except ArithmeticError:
-        raise ValueError(f"must be {allowed}, and not be so large") from None
+    amount = Decimal(match[1])
+    if amount > _LARGEST:
+        raise ValueError(f"must be {allowed}, and not be so large")
+    return amount * units[match[2]]

@@ -27,12 +27,14 @@ class TrialState(StrEnum):
 
 
 class StudyState(StrEnum):
-    """How a study stands. RUNNING is only shown while a living driver holds the study's lock."""
+    """How a study stands. RUNNING and PAUSED are only shown while a living driver holds the study's lock."""
 
     CREATED = "CREATED"
     RUNNING = "RUNNING"
     INTERRUPTED = "INTERRUPTED"
     """Stopped or killed before its budget was spent; running it again continues it."""
+    PAUSED = "PAUSED"
+    """A living driver holds no device and waits to be told to go on."""
     COMPLETE = "COMPLETE"
     FAILED = "FAILED"
 
@@ -57,6 +59,27 @@ class AttemptRecord:
     """`reason`, `message` and `traceback` when it failed."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Hardware, versions, precision, counts."""
+    devices: float = 1.0
+    """What it reserved: GPUs, or 1 for an attempt on the CPU."""
+
+    @property
+    def device_seconds(self) -> float:
+        """What an ended attempt has cost."""
+        return 0.0 if self.ended is None else (self.ended - self.started).total_seconds() * self.devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungRecord:
+    """How a trial stood when the pruner judged it."""
+
+    tokens: int
+    """The rung: training tokens seen."""
+    metrics: Mapping[str, float]
+    """What was known of the trial then."""
+    order: int
+    """Position among all judgements of the study, from 0."""
+    kept: bool
+    """Whether the trial went on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +110,16 @@ class TrialRecord:
     """Why the trial failed: `reason`, `message`, `traceback`."""
     started: datetime | None = None
     ended: datetime | None = None
+    rungs: tuple[RungRecord, ...] = ()
+    """How the pruner judged it, by tokens."""
+    stopped_at: int | None = None
+    """Training tokens at which the pruner stopped it; None for every other trial, whatever its state."""
+    retries: int | None = None
+    """The failed trial that this one repeats."""
+    forked_from: str | None = None
+    """`STUDY/NUMBER` of the trial that this one was taken over from."""
+    sampler: Mapping[str, Any] = field(default_factory=dict)
+    """What the sampler noted when it proposed the configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,30 +2,42 @@
 
     ask -> breaks a constraint by its shapes alone? tell
         -> measure the architecture (once per home and hardware) -> breaks a constraint? tell
-        -> train and evaluate, reporting -> tell
+        -> train with reports, judged at the pruner's rungs -> evaluate -> tell
 
-The runner is the only writer of the study and the tracker. It takes decisions from `orchestrator.policy` and never
-looks at a clock but the one it was given.
+The runner is the only writer of the study's trials and of the tracker. It takes decisions from `orchestrator.policy`
+and never looks at a clock but the one it was given. Between two events everything is written and nothing is half told,
+so that is where it looks for interrupts and for what others asked of it.
 """
 
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from orchestrator.attempts import failure_reasons, trial_request
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Backend, Event
-from orchestrator.benchmark_cache import BenchmarkCache, Measurement
+from orchestrator.benchmark_cache import Measurement
 from orchestrator.configuration import Configuration, resolve
 from orchestrator.constraints import violated_constraints
 from orchestrator.home import Home
+from orchestrator.judge import Judge
 from orchestrator.listener import Listener, Silence
+from orchestrator.live import LiveFile
+from orchestrator.measurements import Measurements
 from orchestrator.policy import Decision, decide, too_many_failures
 from orchestrator.records import StudyRecord, StudyState, TrialRecord, TrialState
+from orchestrator.requests import Request, RequestKind
 from orchestrator.spec import StudySpec
 from orchestrator.study import Study
 from orchestrator.tracking.tracker import Tracker
+from workers.attempt_folder import AttemptFolder
 from workers.protocol import BenchmarkRequest, Failure, FailureReason, TrialOutcome, TrialRequest
 
 _POLL_SECONDS = 0.5
-_INTERRUPTED = (StudyState.INTERRUPTED, "interrupted; run it again to continue")
+_PAUSE_SECONDS = 0.2
+
+Ending = tuple[StudyState, str]
+"""The state that a study is left in, and why."""
 
 
 @dataclass
@@ -36,11 +48,12 @@ class _Active:
     configuration: Configuration
     known: dict[str, float] = field(default_factory=dict)
     """Metrics that are known without training."""
-    attempt: int = 0
+    training: str | None = None
+    """The attempt that trains it now."""
 
 
 class Runner:
-    """Runs one study until its budget is spent, it fails, or it is interrupted."""
+    """Runs one study until its budget is spent, it fails, or it is stopped."""
 
     def __init__(
         self,
@@ -53,23 +66,31 @@ class Runner:
         clock: Callable[[], float],
         listener: Listener | None = None,
         should_stop: Callable[[], bool] = lambda: False,
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`should_stop` is asked between events: that is where an interrupt cannot tear anything apart."""
+        """`should_stop` is asked between events; `wait` passes the time of a paused study, in seconds."""
         self._spec, self._study, self._backend, self._tracker, self._home = spec, study, backend, tracker, home
-        self._clock, self._should_stop = clock, should_stop
+        self._clock, self._should_stop, self._wait = clock, should_stop, wait
         self._listener = listener or Silence()
+        self._judge = Judge(spec, study)
+        self._measurements = Measurements(home, backend.hardware, spec.resources.benchmark.threads)
+        self._live = LiveFile(home.live(spec.name), clock)
+        self._devices = spec.resources.train.gpus or 1.0
         self._active: dict[int, _Active] = {}
         self._training: dict[str, int] = {}
-        self._measuring: dict[str, list[int]] = {}
-        self._measure_attempts: dict[str, int] = {}
-        self._cache: BenchmarkCache | None = None
+        self._heard: dict[str, float] = {}
+        """When each attempt that is under way was last heard of."""
+        self._began_training: dict[str, float] = {}
         self._began = clock()
-        self._finished_now: list[TrialRecord] = []
-        """Trials that ended while this driver ran: the failures of an earlier one are its own affair."""
+        self._paused = False
+        self._ended_now = 0
+        self._failures_now: Counter[str] = Counter()
+        """Of the trials that ended while this driver ran: the failures of an earlier one are its own affair."""
 
     def run(self) -> StudyRecord:
         """Drive the study to its end; an interrupt leaves it ready to be continued."""
         orphans = self._study.orphans()
+        self._forget_requests_to_another()
         self._study.set_state(StudyState.RUNNING, "")
         record = self._study.record()
         self._tracker.start_study(record)
@@ -81,46 +102,96 @@ class Runner:
             state, message = self._loop()
         except KeyboardInterrupt:
             self._release_active()
-            state, message = _INTERRUPTED
+            state, message = self._interrupted()
         except BaseException:
             self._release_active()
-            self._finish(StudyState.INTERRUPTED, "the driver failed; run it again to continue")
+            self._finish(StudyState.INTERRUPTED, f"the driver failed; `plt resume {self._spec.name}` continues it")
             raise
         return self._finish(state, message)
 
-    def _loop(self) -> tuple[StudyState, str]:
+    def _loop(self) -> Ending:
         while True:
-            if self._should_stop():
+            ending = self._interrupted() if self._should_stop() else self._answer_requests() or self._spent()
+            if ending is not None:
                 self._release_active()
-                return _INTERRUPTED
+                return ending
+            if self._paused:
+                self._wait(_PAUSE_SECONDS)
+                continue
             self._fill()
             if not self._active:
                 return self._study_ending()
             for event in self._backend.poll(_POLL_SECONDS):
                 self._handle(event)
-            broken = self._too_many_failures()
-            if broken is not None:
-                self._release_active()
-                return StudyState.FAILED, broken
+            self._end_hung_attempts()
+            self._live.queued(self._backend.queued_because())
+            self._live.write()
 
-    def _study_ending(self) -> tuple[StudyState, str]:
-        if self._out_of_time() and not self._study.exhausted():
-            return StudyState.INTERRUPTED, "the wall-clock budget is spent; run it again to continue"
+    def _interrupted(self) -> Ending:
+        return StudyState.INTERRUPTED, f"interrupted; `plt resume {self._spec.name}` continues it"
+
+    def _spent(self) -> Ending | None:
+        """Whether time, devices or patience with failures have run out."""
+        budget, again = self._spec.budget, f"`plt resume {self._spec.name}` continues it"
+        if budget.wall_clock is not None and self._clock() - self._began >= budget.wall_clock:
+            return StudyState.INTERRUPTED, f"the wall-clock budget is spent; {again}"
+        if budget.device_hours is not None and self._device_hours() >= budget.device_hours:
+            return StudyState.COMPLETE, f"budget spent ({budget.device_hours:g} device hours)"
+        broken = too_many_failures(self._ended_now, self._failures_now, budget.max_failure_rate)
+        return None if broken is None else (StudyState.FAILED, broken)
+
+    def _device_hours(self) -> float:
+        running = sum(self._clock() - began for began in self._began_training.values()) * self._devices
+        return (self._study.device_seconds() + running) / 3600
+
+    def _study_ending(self) -> Ending:
         states = {trial.state for trial in self._study.trials()}
         if states == {TrialState.FAIL}:
-            return StudyState.FAILED, f"every trial failed; {self._study.why_exhausted()}"
+            again = f"`plt retry {self._spec.name} --failed` tries them again"
+            return StudyState.FAILED, f"every trial failed; {self._study.why_exhausted()}; {again}"
         return StudyState.COMPLETE, self._study.why_exhausted()
 
+    def _answer_requests(self) -> Ending | None:
+        """Carry out what others asked; the ending, if that was to stop."""
+        for request in self._study.requests():
+            if request.kind is RequestKind.STOP:
+                self._study.answer(request, "stopping")
+                name = self._spec.name
+                return StudyState.INTERRUPTED, f"stopped by {request.by}; `plt resume {name}` continues it"
+            self._study.answer(request, self._carry_out(request))
+        return None
+
+    def _forget_requests_to_another(self) -> None:
+        """Who asked an earlier driver to stop or pause did not mean this one."""
+        for request in self._study.requests():
+            if request.kind in (RequestKind.STOP, RequestKind.PAUSE, RequestKind.RESUME):
+                self._study.answer(request, "the driver that was asked had ended")
+
+    def _carry_out(self, request: Request) -> str:
+        if request.kind is RequestKind.RETRY_FAILED:
+            return f"{len(self._study.retry_failed())} failed trials are tried again"
+        if request.kind is RequestKind.BUDGET:
+            assert request.configurations is not None
+            self._study.set_budget(request.configurations)
+            return f"the budget is {request.configurations} configurations now"
+        paused = request.kind is RequestKind.PAUSE
+        if paused == self._paused:
+            return "already paused" if paused else "already running"
+        self._paused = paused
+        if paused:
+            self._release_active()
+            self._backend.rest()
+        message = f"paused by {request.by}; `plt resume {self._spec.name}` goes on" if paused else ""
+        self._study.set_state(StudyState.PAUSED if paused else StudyState.RUNNING, message)
+        self._listener.notice(message or f"{request.by} let the study go on")
+        return "paused, no device is held" if paused else "going on"
+
     def _fill(self) -> None:
-        while len(self._active) < self._backend.slots and not self._out_of_time():
+        while len(self._active) < self._backend.slots:
             trial = self._study.ask()
             if trial is None:
                 return
             self._admit(trial)
-
-    def _out_of_time(self) -> bool:
-        limit = self._spec.budget.wall_clock
-        return limit is not None and self._clock() - self._began >= limit
 
     def _admit(self, trial: TrialRecord) -> None:
         """Take a trial in hand: settle what is known of it without training, cheapest first."""
@@ -128,40 +199,17 @@ class Runner:
         self._active[trial.number] = active
         active.known = active.configuration.metrics_beforehand()
         architecture = active.configuration.architecture
-        if self._ended_as_infeasible(active):
+        if trial.stopped_at is not None:  # judged, and the driver died before it was told
+            self._end(self._study.prune(trial.number, trial.rungs[-1].metrics))
+        elif self._ended_as_infeasible(active):
             return
-        if architecture is None:
+        elif architecture is None:
             self._train(active)
-        elif (measured := self._benchmarks().get(architecture)) is not None:
+        elif (measured := self._measurements.known(architecture)) is not None:
             self._train_with(active, measured)
-        elif architecture in self._measuring:
-            self._measuring[architecture].append(trial.number)
-        else:
-            self._measuring[architecture] = [trial.number]
-            self._measure_attempts[architecture] = 0
-            self._measure(architecture)
-
-    def _benchmarks(self) -> BenchmarkCache:
-        if self._cache is None:
-            threads = self._spec.resources.benchmark.threads
-            self._cache = BenchmarkCache(self._home.benchmarks, self._backend.hardware(), threads)
-        return self._cache
-
-    def _measure(self, architecture: str) -> None:
-        first = self._active[self._measuring[architecture][0]]
-        model, grid = first.configuration.benchmark_model, first.configuration.benchmark
-        assert model is not None
-        assert grid is not None
-        self._measure_attempts[architecture] += 1
-        self._listener.benchmark_started(first.trial)
-        self._backend.submit(
-            BenchmarkRequest(
-                attempt_id=f"benchmark-{architecture}",
-                model=model,
-                benchmark=grid,
-                threads=self._spec.resources.benchmark.threads,
-            )
-        )
+        elif (request := self._measurements.wait_for(trial.number, active.configuration)) is not None:
+            self._listener.benchmark_started(trial)
+            self._submit(request)
 
     def _train_with(self, active: _Active, measured: Measurement) -> None:
         """Train with the architecture's measurements at hand, unless they break a constraint."""
@@ -172,103 +220,130 @@ class Runner:
     def _ended_as_infeasible(self, active: _Active) -> bool:
         if not violated_constraints(self._spec.constraints, active.known):
             return False
-        self._end(self._study.infeasible(active.trial.number, active.known))
+        self._end(self._study.prune(active.trial.number, active.known))
         return True
 
     def _train(self, active: _Active) -> None:
         number, configuration = active.trial.number, active.configuration
-        active.attempt = self._study.start_attempt(number)
+        attempt = self._study.start_attempt(number, self._devices)
         active.trial = self._study.trial(number)
-        attempt_id = f"trial-{number}-attempt-{active.attempt}"
-        self._training[attempt_id] = number
+        request = trial_request(
+            self._spec, active.trial, configuration, self._home, self._judge.rungs(active.trial, configuration)
+        )
+        active.training = request.attempt_id
+        self._training[request.attempt_id] = number
+        self._began_training[request.attempt_id] = self._clock()
         self._tracker.start_trial(active.trial)
-        self._listener.trial_started(
-            active.trial, active.attempt, configuration.train.steps(configuration.data.seq_len)
-        )
-        self._backend.submit(
-            TrialRequest(
-                attempt_id=attempt_id,
-                model=configuration.model,
-                data=configuration.data,
-                train=configuration.train,
-                seed=active.trial.seed,
-                data_folder=str(self._home.data),
-                checkpoint_folder=str(self._home.attempt(self._study.name, number, active.attempt) / "checkpoint"),
-                threads=self._spec.resources.train.threads,
-            )
-        )
+        steps = configuration.train.steps(configuration.data.seq_len)
+        self._listener.trial_started(active.trial, attempt, steps)
+        self._live.started(number, attempt, steps)
+        self._submit(request)
+
+    def _submit(self, request: BenchmarkRequest | TrialRequest) -> None:
+        self._heard[request.attempt_id] = self._clock()
+        self._backend.submit(request)
 
     def _handle(self, event: Event) -> None:
+        """An event of an attempt that is not under way, stopped or given up, says nothing any more."""
+        if event.attempt_id not in self._heard:
+            return
+        self._heard[event.attempt_id] = self._clock()
         if isinstance(event, AttemptReported):
-            number = self._training.get(event.attempt_id)
-            if number is not None:
-                self._tracker.report(number, event.report)
-                self._listener.trial_reported(self._active[number].trial, event.report)
-        elif event.attempt_id in self._training:
-            self._trained(self._active[self._training.pop(event.attempt_id)], event.outcome)
+            self._reported(event)
+            return
+        del self._heard[event.attempt_id]
+        if event.attempt_id in self._training:
+            self._trained(self._leave_training(event.attempt_id), event.outcome)
         else:
             self._measured(event)
 
+    def _reported(self, event: AttemptReported) -> None:
+        number = self._training.get(event.attempt_id)
+        if number is None:
+            return
+        active = self._active[number]
+        self._tracker.report(number, event.report)
+        self._listener.trial_reported(active.trial, event.report)
+        self._live.reported(number, event.report)
+        judged = self._judge.stops(active.trial, active.configuration, event.report, active.known)
+        if judged is not None:
+            self._backend.stop(event.attempt_id)
+            self._leave_training(event.attempt_id)
+            self._study.end_attempt(number, TrialOutcome(seconds=event.report.seconds))
+            self._end(self._study.prune(number, judged.rungs[-1].metrics))
+
+    def _leave_training(self, attempt_id: str) -> _Active:
+        active = self._active[self._training.pop(attempt_id)]
+        active.training = None
+        self._began_training.pop(attempt_id)
+        self._heard.pop(attempt_id, None)
+        self._live.ended(active.trial.number)
+        return active
+
+    def _end_hung_attempts(self) -> None:
+        """What was not heard of for too long is stopped and has failed; time spent waiting for a device is no hang."""
+        now, limit = self._clock(), self._spec.retry.trial_timeout
+        if self._backend.queued_because() is not None:
+            self._heard = dict.fromkeys(self._heard, now)
+        for attempt_id in [each for each, heard in self._heard.items() if now - heard > limit]:
+            self._backend.stop(attempt_id)
+            failure = Failure(
+                reason=FailureReason.TIMEOUT, message=f"no report for {limit:g} s, see retry.trial_timeout"
+            )
+            self._handle(AttemptEnded(attempt_id, TrialOutcome(failure=failure)))
+
     def _measured(self, event: AttemptEnded) -> None:
-        architecture = event.attempt_id.removeprefix("benchmark-")
-        waiting = self._measuring[architecture]
         failure = event.outcome.failure
-        if failure is not None and self._decide(failure, self._measure_attempts[architecture]) is Decision.RETRY:
-            self._measure(architecture)
-            return
-        del self._measuring[architecture]
         if failure is not None:
-            for number in waiting:
+            reasons, again = self._measurements.failed(event.attempt_id, failure.reason)
+            if decide(reasons, self._spec.retry.max_attempts) is Decision.RETRY:
+                self._submit(again)
+                return
+        for number in self._measurements.ended(event.attempt_id, event.outcome):
+            if failure is not None:
                 self._end(self._study.fail(number, failure))
-            return
-        measurement = Measurement(metrics=event.outcome.metrics, info=event.outcome.info)
-        self._benchmarks().put(architecture, measurement)
-        for number in waiting:
-            self._train_with(self._active[number], measurement)
+            else:
+                measurement = Measurement(metrics=event.outcome.metrics, info=event.outcome.info)
+                self._train_with(self._active[number], measurement)
 
     def _trained(self, active: _Active, outcome: TrialOutcome) -> None:
         number = active.trial.number
         self._study.end_attempt(number, outcome)
         if outcome.failure is None:
             self._end(self._study.complete(number, {**active.known, **outcome.metrics}))
-        elif self._decide(outcome.failure, _failed_attempts(self._study.trial(number))) is Decision.RETRY:
+        elif decide(failure_reasons(self._study.trial(number)), self._spec.retry.max_attempts) is Decision.RETRY:
             self._listener.trial_retried(active.trial, outcome.failure.message)
             self._train(active)
         else:
             self._end(self._study.fail(number, outcome.failure, {**active.known, **outcome.metrics}))
 
-    def _decide(self, failure: Failure, attempts: int) -> Decision:
-        return decide(failure, attempts, self._spec.retry.max_attempts)
-
     def _end(self, trial: TrialRecord) -> None:
         del self._active[trial.number]
-        self._finished_now.append(trial)
+        self._ended_now += 1
+        if trial.failure is not None:
+            self._failures_now[trial.failure["reason"]] += 1
+        for attempt in trial.attempts:
+            AttemptFolder(self._home.attempt(self._study.name, trial.number, attempt.number)).discard_state()
         self._tracker.finish_trial(trial)
         self._listener.trial_ended(trial)
 
-    def _too_many_failures(self) -> str | None:
-        failures = [trial.failure for trial in self._finished_now if trial.failure is not None]
-        return too_many_failures(len(self._finished_now), failures, self._spec.budget.max_failure_rate)
-
     def _release_active(self) -> None:
-        """Stop what runs and give the trials back, so that the next driver runs them first."""
-        for attempt_id in [*self._training, *(f"benchmark-{architecture}" for architecture in self._measuring)]:
+        """Stop what runs and give the trials back, so that they are the first to go on."""
+        for attempt_id in [*self._training, *self._measurements.under_way()]:
             self._backend.stop(attempt_id)
         for number in self._active:
             self._study.release(number)
+            self._live.ended(number)
         self._active.clear()
         self._training.clear()
-        self._measuring.clear()
+        self._began_training.clear()
+        self._heard.clear()
+        self._measurements.forget()
 
     def _finish(self, state: StudyState, message: str) -> StudyRecord:
         self._study.set_state(state, message)
         record = self._study.record()
         self._tracker.finish_study(record)
+        self._live.write(now=True)
         self._listener.study_ended(record)
         return record
-
-
-def _failed_attempts(trial: TrialRecord) -> int:
-    """Executions that count against `max_attempts`: not those that an interrupt or the driver's death ended."""
-    reasons = [attempt.failure["reason"] for attempt in trial.attempts if attempt.failure is not None]
-    return sum(reason != FailureReason.DRIVER_LOST for reason in reasons)

@@ -1,7 +1,9 @@
 """How a trial is written down as attributes of its Optuna trial, and read back as a `TrialRecord`.
 
-    seed, configuration, knobs, sampler    when it is asked
-    attempt:1, attempt:2, ...              started, ended, failure, info of each execution
+    seed, configuration, knobs             when it is asked; `sampler` for a proposal, `retries` or `forked_from` for
+                                           one that repeats another trial
+    attempt:1, attempt:2, ...              started, ended, failure, info and devices of each execution
+    rung:TOKENS                            metrics, order and verdict of the pruner
     result                                 metrics, failure and end, written just before it is told
 
 Times are ISO 8601 in UTC, taken from the driver's clock.
@@ -13,20 +15,26 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.configuration import Configuration
-from orchestrator.records import AttemptRecord, TrialRecord, TrialState
+from orchestrator.records import AttemptRecord, RungRecord, TrialRecord, TrialState
 from workers.protocol import Failure
 
 _ATTEMPT = "attempt:"
+_RUNG = "rung:"
 
 
-def asked(configuration: Configuration, seed: int, sampler_state: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes of a new trial."""
-    return {
-        "seed": seed,
-        "configuration": configuration.fingerprint,
-        "knobs": dict(configuration.knobs),
-        "sampler": dict(sampler_state),
-    }
+def asked(configuration: Configuration, seed: int) -> dict[str, Any]:
+    """Attributes of every new trial."""
+    return {"seed": seed, "configuration": configuration.fingerprint, "knobs": dict(configuration.knobs)}
+
+
+def rung_key(tokens: int) -> str:
+    """The attribute that holds a rung."""
+    return f"{_RUNG}{tokens}"
+
+
+def rung_to_plain(rung: RungRecord) -> dict[str, Any]:
+    """JSON-ready."""
+    return {"metrics": dict(rung.metrics), "order": rung.order, "kept": rung.kept}
 
 
 def attempt_key(number: int) -> str:
@@ -41,6 +49,7 @@ def attempt_to_plain(attempt: AttemptRecord) -> dict[str, Any]:
         "ended": attempt.ended.isoformat() if attempt.ended is not None else None,
         "failure": dict(attempt.failure) if attempt.failure is not None else None,
         "info": dict(attempt.info),
+        "devices": attempt.devices,
     }
 
 
@@ -69,6 +78,7 @@ def trial_record(
 ) -> TrialRecord:
     """What is known of a trial; it started with its first attempt."""
     attempts = _attempts(attributes)
+    rungs = _rungs(attributes)
     told = attributes.get("result", {"metrics": {}, "failure": None, "ended": None})
     return TrialRecord(
         number=number,
@@ -85,7 +95,17 @@ def trial_record(
         failure=told["failure"],
         started=attempts[0].started if attempts else None,
         ended=_time(told["ended"]),
+        rungs=rungs,
+        stopped_at=next((rung.tokens for rung in rungs if not rung.kept), None),
+        retries=attributes.get("retries"),
+        forked_from=attributes.get("forked_from"),
+        sampler=attributes.get("sampler", {}),
     )
+
+
+def _rungs(attributes: Mapping[str, Any]) -> tuple[RungRecord, ...]:
+    tokens = sorted(int(key.removeprefix(_RUNG)) for key in attributes if key.startswith(_RUNG))
+    return tuple(RungRecord(tokens=each, **attributes[rung_key(each)]) for each in tokens)
 
 
 def _attempts(attributes: Mapping[str, Any]) -> tuple[AttemptRecord, ...]:
@@ -100,6 +120,7 @@ def _attempt(number: int, plain: Mapping[str, Any]) -> AttemptRecord:
         ended=_time(plain["ended"]),
         failure=plain["failure"],
         info=plain["info"],
+        devices=plain.get("devices", 1.0),
     )
 
 

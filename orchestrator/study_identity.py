@@ -20,7 +20,8 @@ def refuse_other_study(stored: Mapping[str, Any], new: Mapping[str, Any], folder
     if differences:
         raise StudyError(
             f"study {new['name']} exists and asks another question: {'; '.join(differences)}; "
-            f"give the new study another name, or move {folder} away"
+            f"give the new study another name, start it from the old one's trials with `--fork NEW-NAME`, "
+            f"or move {folder} away"
         )
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from orchestrator.comparison import Comparison
 from orchestrator.configurations import group
 from orchestrator.formats import unit, with_interval
-from orchestrator.records import StudyRecord, StudyState, TrialState
+from orchestrator.records import StudyRecord, TrialState
 
 
 def params_text(params: Mapping[str, Any]) -> str:
@@ -70,15 +70,18 @@ def print_study(console: Console, study: StudyRecord) -> None:
     """State, counts, failures by reason, front."""
     known = {trial.configuration for trial in study.trials}
     states = Counter(trial.state.value for trial in study.trials)
-    driver = f" (driver {study.driver})" if study.state is StudyState.RUNNING else ""
+    driver = f" (driver {study.driver})" if study.driver is not None else ""
     message = f", {study.message}" if study.message else ""
     console.print(Text.assemble((study.name, "bold"), f": {study.state.value}{driver}{message}"))
     counts = ", ".join(f"{count} {state}" for state, count in states.items()) or "no trial yet"
     console.print(f"{len(known)} of {study.budget} configurations; {counts}", highlight=False)
-    for reason, count in Counter(trial.failure["reason"] for trial in study.trials if trial.failure).items():
-        example = next(t for t in study.trials if t.failure and t.failure["reason"] == reason)
-        assert example.failure is not None
-        console.print(f"  {count} x {reason}, e.g. trial {example.number}: {example.failure['message']}", markup=False)
+    retried = {trial.retries for trial in study.trials}
+    failures = [(t.failure, t.number) for t in study.trials if t.failure is not None and t.number not in retried]
+    for reason, count in Counter(failure["reason"] for failure, _ in failures).items():
+        failure, number = next(each for each in failures if each[0]["reason"] == reason)
+        console.print(f"  {count} x {reason}, e.g. trial {number}: {failure['message']}", markup=False)
+    if failures:
+        console.print(f"  `plt retry {study.name} --failed` tries them again", markup=False, highlight=False)
     if any(configuration.on_front for configuration in group(study)):
         console.print(front_table(study))
     elif any(trial.state is TrialState.COMPLETE for trial in study.trials):

@@ -1,12 +1,17 @@
 """What a Ray actor runs: one request after another in a process that stays warm.
 
-A plain class: `orchestrator.backends.ray_backend` turns it into an actor. Torch is imported when the first request
-comes, not when the class is unpickled.
+A plain class: `orchestrator.backends.ray_worker` turns it into an actor, with `run` in one thread and `stop` and `ping`
+in others, so that they are answered while `run` works. Torch is imported when the first request comes, not when the
+class is unpickled.
 """
 
+import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from workers.output import captured
 from workers.protocol import Execute, MetricReport, Request, TrialOutcome
 
 
@@ -16,14 +21,33 @@ class Worker:
     def __init__(self, execute: Execute | None = None, hardware: Callable[[], dict[str, Any]] | None = None) -> None:
         self._execute = execute
         self._hardware = hardware
+        self._running: str | None = None
+        self._stopped: str | None = None
 
     def run(self, request: Request) -> Iterator[MetricReport | TrialOutcome]:
-        """Reports, then the outcome."""
+        """Reports, then the outcome; no outcome if the attempt was stopped."""
         if self._execute is None:
             from workers.execution import execute
 
             self._execute = execute
-        yield from self._execute(request)
+        self._running = request.attempt_id
+        try:
+            yield from captured(self._execute(request, lambda: self._stopped == request.attempt_id), request)
+        finally:
+            self._running = None
+
+    def stop(self, attempt_id: str) -> None:
+        """Have an attempt end as soon as it can, now or as soon as it begins."""
+        self._stopped = attempt_id
+
+    def ping(self) -> dict[str, Any]:
+        """A sign of life: what runs, and the memory that this process holds."""
+        return {
+            "attempt_id": self._running,
+            "rss_bytes": _resident_bytes(),
+            "device_bytes": _device_bytes(),
+            "oom_kills": oom_kills(),
+        }
 
     def hardware(self) -> dict[str, Any]:
         """What this process runs on."""
@@ -32,3 +56,34 @@ class Worker:
 
             self._hardware = hardware
         return self._hardware()
+
+
+def oom_kills() -> int:
+    """Processes that the kernel has killed on this node, or in this container, for want of memory."""
+    paths = ("/proc/vmstat", "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+    return sum(_counter(Path(path), "oom_kill") for path in paths)
+
+
+def _counter(path: Path, name: str) -> int:
+    """A number of a file of `name number` lines; 0 where this system has none."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(words[1]) for words in map(str.split, lines) if len(words) == 2 and words[0] == name)
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0  # not Linux: growth is not watched
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _device_bytes() -> int:
+    """What torch keeps of the GPU; nothing before a request has imported torch."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    return sum(torch.cuda.memory_reserved(index) for index in range(torch.cuda.device_count()))

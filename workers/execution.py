@@ -1,58 +1,49 @@
 """Carries out one request on this machine's device: the worker's side of `workers.protocol`.
 
-A trial prepares its data, builds the model from the seed, trains it, evaluates it and saves it; it shares the device
-with other trials and lets a waiting benchmark go first between two steps. A benchmark has the device to itself. Nothing
-is raised across the border but a request to stop (`GeneratorExit`, `KeyboardInterrupt`): everything else becomes a
-`Failure`.
+A trial (`workers.trial`) shares the device with other trials and lets a waiting benchmark go first between two steps. A
+benchmark has the device to itself. Nothing is raised across the border but `GeneratorExit` and `KeyboardInterrupt`:
+everything else becomes a `Failure`. A trial that is asked to stop ends the stream without an outcome; a benchmark,
+which is short, runs to its end.
 """
 
 import gc
-import math
 import os
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from workers.config import ModelConfig
-from workers.config.counts import flops_per_token, parameter_count
-from workers.data import DataError, Dataset, prepare
+from workers.data import DataError
+from workers.device import device_name
 from workers.device_lock import DeviceLock
 from workers.evaluation.decode_benchmark import measure
 from workers.evaluation.hardware import hardware
-from workers.models import LoopedTransformer, save_pretrained
+from workers.known import Known
 from workers.protocol import (
     BenchmarkRequest,
     Failure,
     FailureReason,
     MetricReport,
     Request,
+    ShouldStop,
     TrialOutcome,
-    TrialRequest,
+    never_stop,
 )
-from workers.training import DivergenceError, Trainer, choose_plan
+from workers.training import DivergenceError
+from workers.trial import Stopped, refuse_non_finite, train
 
 Clock = Callable[[], float]
 
 
-@dataclass
-class _Known:
-    """What an attempt has found out so far; survives its failure."""
-
-    metrics: dict[str, float] = field(default_factory=dict)
-    info: dict[str, Any] = field(default_factory=dict)
-
-
-def execute(request: Request, *, clock: Clock = time.perf_counter) -> Iterator[MetricReport | TrialOutcome]:
+def execute(
+    request: Request, should_stop: ShouldStop = never_stop, *, clock: Clock = time.perf_counter
+) -> Iterator[MetricReport | TrialOutcome]:
     """Reports, then exactly one outcome. `clock` gives every time that is reported, in seconds."""
-    started, known = clock(), _Known()
+    started, known, stopped = clock(), Known(), False
     failure: Failure | None = None
     try:
         with _cpu_threads(_threads(request)):
@@ -60,12 +51,15 @@ def execute(request: Request, *, clock: Clock = time.perf_counter) -> Iterator[M
             if isinstance(request, BenchmarkRequest):
                 _benchmark(request, known, clock)
             else:
-                yield from _train(request, known, clock, started)
+                yield from train(request, known, should_stop, clock, started)
+    except Stopped:
+        stopped = True
     except Exception as error:
         failure = describe_failure(error)
     finally:
         _free_memory()
-    yield TrialOutcome(metrics=known.metrics, info=known.info, failure=failure, seconds=clock() - started)
+    if not stopped:
+        yield TrialOutcome(metrics=known.metrics, info=known.info, failure=failure, seconds=clock() - started)
 
 
 def describe_failure(error: Exception) -> Failure:
@@ -86,64 +80,13 @@ def _reason(error: Exception) -> FailureReason:
     return FailureReason.EXCEPTION
 
 
-def _benchmark(request: BenchmarkRequest, known: _Known, clock: Clock) -> None:
+def _benchmark(request: BenchmarkRequest, known: Known, clock: Clock) -> None:
     """Measure with the device held exclusively."""
-    with DeviceLock(_device_name()).exclusive():
+    with DeviceLock(device_name()).exclusive():
         metrics, info = measure(request.model, request.benchmark, request.seed, clock=clock)
     known.metrics |= metrics
     known.info |= info
-    _refuse_non_finite(known.metrics)
-
-
-def _train(request: TrialRequest, known: _Known, clock: Clock, started: float) -> Iterator[MetricReport]:
-    """Train, evaluate and save with the device shared."""
-    with DeviceLock(_device_name()).shared() as lock:
-        dataset = prepare(request.data, Path(request.data_folder))
-        _refuse_misfit(request.model, dataset)
-        model = LoopedTransformer(request.model, seed=request.seed, device=_device())
-        known.metrics["model/parameters"] = parameter_count(request.model)
-        plan = choose_plan(model, dataset, request.train, seed=request.seed, clock=clock)
-        known.info |= {"data": dict(dataset.info()), "plan": plan.to_dict()}
-        trainer = Trainer(
-            model,
-            dataset,
-            request.train,
-            seed=request.seed,
-            plan=plan,
-            before_step=lock.yield_to_exclusive,
-            clock=clock,
-            started=started,
-        )
-        for report in trainer.run():
-            known.metrics |= {**report.metrics, **_spent(request, trainer)}
-            yield report
-            _refuse_non_finite(report.metrics, report.step)
-        save_pretrained(model, Path(request.checkpoint_folder))
-
-
-def _spent(request: TrialRequest, trainer: Trainer) -> dict[str, float]:
-    """What training has cost so far."""
-    tokens = trainer.tokens_done
-    flops = flops_per_token(request.model, request.data.seq_len) * tokens
-    return {"train/tokens": tokens, "train/flops": flops, "train/seconds": trainer.training_seconds}
-
-
-def _refuse_misfit(model: ModelConfig, dataset: Dataset) -> None:
-    if model.vocab_size != dataset.vocab_size:
-        raise DataError(
-            f"vocab_size is {model.vocab_size} and the data has {dataset.vocab_size} token ids; make them equal"
-        )
-    if model.max_position_embeddings < dataset.seq_len:
-        raise DataError(
-            f"seq_len is {dataset.seq_len} and max_position_embeddings is {model.max_position_embeddings}; "
-            "raise max_position_embeddings"
-        )
-
-
-def _refuse_non_finite(metrics: Mapping[str, float], step: int | None = None) -> None:
-    for name, value in metrics.items():
-        if not math.isfinite(value):
-            raise DivergenceError(name, value, step)
+    refuse_non_finite(known.metrics)
 
 
 def _threads(request: Request) -> int | None:
@@ -162,17 +105,6 @@ def _cpu_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _device_name() -> str:
-    """What the lock calls the device: one name per physical device of a node, whichever of them a process can see."""
-    if torch.cuda.is_available():
-        return f"cuda-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
-    return "cpu"
 
 
 def _versions() -> dict[str, str]:

@@ -3,14 +3,18 @@
 The driver sends a `BenchmarkRequest` (latency and KV memory of one architecture, weights random) or a `TrialRequest`
 (train and evaluate one configuration with one seed). The worker answers with any number of `MetricReport`s and then
 exactly one `TrialOutcome`. A worker never raises across the border: whatever goes wrong is a `Failure` in the outcome.
+An execution that was asked to stop ends without an outcome: nobody waits for one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from workers.config import BenchmarkConfig, DataConfig, ModelConfig, TrainConfig
+
+Direction = Literal["minimize", "maximize"]
+"""Which way a metric is better."""
 
 
 class FailureReason(StrEnum):
@@ -67,8 +71,16 @@ class TrialRequest:
     seed: int
     data_folder: str
     """Where token shards are built or found (shared by all trials and studies of this home)."""
-    checkpoint_folder: str
-    """This attempt's own; the final model is saved here."""
+    folder: str
+    """This attempt's own; `workers.attempt_folder.AttemptFolder` names what is in it."""
+    resume_from: tuple[str, ...] = ()
+    """Folders of earlier attempts, newest first: training goes on from the first that holds a usable state."""
+    evaluate_at: tuple[int, ...] = ()
+    """Training-token counts at which an evaluation is reported too, rounded up to whole steps."""
+    halvings: int = 0
+    """How often the micro-batch is halved, to need less memory; the batch of a step stays the same."""
+    best_by: tuple[str, Direction] | None = None
+    """The evaluated metric, and its direction, that makes a model worth keeping beside the final one."""
     threads: int | None = None
     """CPU threads for training; None leaves the process as it is."""
 
@@ -103,5 +115,13 @@ class TrialOutcome:
     """Wall time of the attempt."""
 
 
-Execute = Callable[[Request], Iterator[MetricReport | TrialOutcome]]
+ShouldStop = Callable[[], bool]
+"""Asked before every training step; once it says True the execution ends its stream without an outcome."""
+
+Execute = Callable[[Request, ShouldStop], Iterator[MetricReport | TrialOutcome]]
 """Carries out one request: reports, then exactly one outcome, last."""
+
+
+def never_stop() -> bool:
+    """The `ShouldStop` of an execution that is never stopped."""
+    return False

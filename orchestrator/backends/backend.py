@@ -46,8 +46,15 @@ class Backend(Protocol):
     def poll(self, timeout: float) -> list[Event]:
         """Events since the last call, in order; waits at most `timeout` seconds for the first."""
 
+    def queued_because(self) -> str | None:
+        """Why a submitted request waits although nothing of this backend runs that it could wait for, in one line
+        for people; None when nothing waits."""
+
     def stop(self, attempt_id: str) -> None:
         """End an attempt and forget it: no more events come from it. Unknown or ended attempts are ignored."""
+
+    def rest(self) -> None:
+        """Let go of every device that no attempt uses; the next attempt takes one again."""
 
     def close(self) -> None:
         """End everything and free the devices."""

@@ -48,11 +48,20 @@ class LocalBackend:
         self._running = None
         return [AttemptEnded(attempt_id, item)]
 
+    def queued_because(self) -> str | None:
+        """The attempt that a waiting request waits for."""
+        if not self._waiting or self._running is None:
+            return None
+        return f"{len(self._waiting)} waiting for {self._running[0]}: attempts run one at a time"
+
     def stop(self, attempt_id: str) -> None:
         """Forget the attempt; a running one is closed where it stands."""
         self._waiting = deque(request for request in self._waiting if request.attempt_id != attempt_id)
         if self._running is not None and self._running[0] == attempt_id:
             self._close_running()
+
+    def rest(self) -> None:
+        """This process holds no device between attempts."""
 
     def close(self) -> None:
         """Forget every attempt."""

@@ -1,47 +1,46 @@
 """Attempts in warm Ray actors, on this machine or on the cluster at `address`.
 
-Actors are made when first needed, reused for the next attempt, and replaced after any failure or stop: a failed process
-is never trusted again. Retrying is the runner's decision, so actors neither restart nor retry by themselves.
+Actors are made when first needed and reused for the next attempt. One is replaced after any failure, when it did not
+stop within the grace, when its memory has grown by more than a limit since its first attempt, and after a number of
+attempts. An actor that gives no sign of life for a lease is given up: its attempt has ended for good, whatever it may
+still do or send. Retrying is the runner's decision.
 """
 
-import contextlib
-import logging
-import os
-import re
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import OutOfMemoryError, RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
+from orchestrator.backends import ray_cluster
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Event
-from orchestrator.errors import ResourceError, ServiceError
-from workers.actor import Worker
-from workers.protocol import Execute, Failure, FailureReason, MetricReport, Request, TrialOutcome
+from orchestrator.backends.ray_death import describe_death, failed, last_line
+from orchestrator.backends.ray_inquest import Inquest
+from orchestrator.backends.ray_worker import Death, RayWorker, make_worker
+from orchestrator.errors import ServiceError
+from workers.protocol import Execute, FailureReason, MetricReport, Request, TrialOutcome
 
-_OBJECT_STORE_BYTES = 256 * 1024 * 1024
-"""Only small plain data travels; token shards are read from files."""
-_ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # an actor that reserves no GPU sees none
-    "RAY_worker_niceness": "0",  # a latency measured at low priority is somebody else's
-}
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_HARDWARE_SECONDS = 300.0
+"""A first actor may have to wait for another user's job to end."""
+_CLUSTER_SECONDS = 1.0
+"""How often the cluster's nodes are counted."""
 
 
-@dataclass
-class _Busy:
-    """One actor at work."""
+@dataclass(frozen=True, kw_only=True)
+class Recycling:
+    """When a healthy actor is replaced nevertheless."""
 
-    attempt_id: str
-    actor: Any
-    stream: Any
+    grown_bytes: int = 1024**3
+    """Its memory, of the host or of the GPU, has grown by more than this since its first attempt."""
+    attempts: int = 200
+    """It has run so many."""
 
 
 class RayBackend:
-    """As many slots as the cluster has room for attempts of the given size."""
+    """As many slots as the cluster has room for attempts of the given size; nodes that come and go change them."""
 
     name = "ray"
 
@@ -53,29 +52,37 @@ class RayBackend:
         address: str | None = None,
         execute: Execute | None = None,
         hardware: Callable[[], dict[str, Any]] | None = None,
+        lease: float = 60.0,
+        grace: float = 5.0,
+        recycling: Recycling | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._owned = _connect(address)
+        """`lease`: after how many seconds of silence an actor is given up; `grace`: how many it has to stop in."""
+        self._owned = ray_cluster.connect(address)
         self._cpus = cpus
-        self._gpus = (1.0 if any(node.get("GPU", 0) for node in _nodes()) else 0.0) if gpus is None else gpus
+        self._gpus = (1.0 if ray_cluster.has_gpus() else 0.0) if gpus is None else gpus
         try:
-            self.slots = _slots(cpus, self._gpus)
-        except ResourceError:
+            self.slots = ray_cluster.require_room(cpus, self._gpus)
+        except Exception:
             self._disconnect()
             raise
         self._arguments = (execute, hardware)
+        self._lease, self._grace, self._clock = lease, grace, clock
+        self._recycling = recycling or Recycling()
         self._waiting: deque[Request] = deque()
-        self._idle: list[Any] = []
-        self._busy: list[_Busy] = []
+        self._workers: list[RayWorker] = []
+        self._inquests: list[Inquest] = []
+        self._watched_at = self._counted_at = clock()
 
     def hardware(self) -> Mapping[str, Any]:
-        """What a worker runs on, asked of one."""
-        actor = self._idle.pop() if self._idle else self._make_actor()
+        """What a worker runs on, asked of one; waits at most `_HARDWARE_SECONDS` for it."""
+        idle = [worker for worker in self._workers if worker.idle]
+        worker = idle[0] if idle else self._make_worker()
         try:
-            facts: dict[str, Any] = ray.get(actor.hardware.remote())
+            return worker.hardware(_HARDWARE_SECONDS)
         except RayError as error:
-            raise ServiceError(f"a worker cannot say what it runs on: {_last_line(error)}; see `plt doctor`") from error
-        self._idle.append(actor)
-        return facts
+            self._give_up(worker)
+            raise ServiceError(f"a worker cannot say what it runs on: {last_line(error)}; see `plt doctor`") from error
 
     def submit(self, request: Request) -> None:
         """Start the attempt, or queue it while every slot is taken."""
@@ -84,138 +91,162 @@ class RayBackend:
 
     def poll(self, timeout: float) -> list[Event]:
         """Events of all actors, waiting at most `timeout` seconds for the first."""
-        if not self._busy:
-            return []
-        by_stream = {busy.stream: busy for busy in self._busy}
-        ready, _ = ray.wait(list(by_stream), num_returns=1, timeout=timeout)
-        if ready:
-            ready, _ = ray.wait(list(by_stream), num_returns=len(by_stream), timeout=0)
-        events = [self._next_event(by_stream[stream]) for stream in ready]
-        self._fill()
-        return events
+        until = self._clock() + timeout
+        while True:
+            self._tend()
+            wait = min(self._lease / 6, _CLUSTER_SECONDS, max(0.0, until - self._clock()))
+            events = [*self._collect(wait), *self._expire()]
+            self._fill()
+            nothing_to_do = not self._waiting and not self._inquests and not any(map(_busy, self._workers))
+            if events or nothing_to_do or self._clock() >= until:
+                return events
+
+    def queued_because(self) -> str | None:
+        """What waiting requests, or actors that have not started, wait for."""
+        size = ray_cluster.size(self._cpus, self._gpus)
+        if self.slots == 0:
+            return self._waits(f"a node with {size} (nodes: {ray_cluster.what_there_is()})")
+        starting = sum(_busy(worker) and not worker.answered for worker in self._workers)
+        if starting:
+            return f"{starting} waiting for an actor with {size} to start"
+        return self._waits(f"one of {self.slots} slots")
 
     def stop(self, attempt_id: str) -> None:
-        """Forget the attempt; the actor that runs it is killed, which frees its devices at once."""
+        """Forget the attempt. Its actor is asked to end it and stays warm; after the grace it is killed."""
         self._waiting = deque(request for request in self._waiting if request.attempt_id != attempt_id)
-        for busy in [busy for busy in self._busy if busy.attempt_id == attempt_id]:
-            self._busy.remove(busy)
-            ray.kill(busy.actor)
+        self._inquests = [inquest for inquest in self._inquests if inquest.attempt_id != attempt_id]
+        for worker in [worker for worker in self._workers if worker.attempt_id == attempt_id]:
+            worker.stop(by=self._clock() + self._grace)
         self._fill()
 
     def close(self) -> None:
         """Kill every actor, and the cluster if this backend started it."""
         self._waiting.clear()
-        for actor in [*self._idle, *(busy.actor for busy in self._busy)]:
-            with contextlib.suppress(RayError):
-                ray.kill(actor)
-        self._idle.clear()
-        self._busy.clear()
+        self._inquests.clear()
+        for worker in list(self._workers):
+            self._give_up(worker)
         self._disconnect()
 
     def _disconnect(self) -> None:
-        if self._owned and ray.is_initialized():
-            ray.shutdown()
+        if self._owned:
+            ray_cluster.disconnect()
 
-    def _make_actor(self) -> Any:
-        actor_class = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, max_task_retries=0)(Worker)
-        return actor_class.remote(*self._arguments)
+    def _make_worker(self) -> RayWorker:
+        worker = make_worker(self._cpus, self._gpus, self._arguments, self._lease)
+        self._workers.append(worker)
+        return worker
+
+    def _give_up(self, worker: RayWorker) -> None:
+        """Kill it, and never read anything of it again."""
+        self._workers.remove(worker)
+        worker.kill()
 
     def _fill(self) -> None:
-        while self._waiting and len(self._busy) < self.slots:
-            request = self._waiting.popleft()
-            actor = self._idle.pop() if self._idle else self._make_actor()
-            stream = actor.run.options(num_returns="streaming").remote(request)
-            self._busy.append(_Busy(request.attempt_id, actor, stream))
+        """Start what waits on idle actors, and on new ones while there is room."""
+        while self._waiting and sum(map(_busy, self._workers)) < self.slots:
+            idle = [worker for worker in self._workers if worker.idle]
+            if not idle and len(self._workers) >= self.slots:
+                return  # one is being looked at after its last attempt
+            worker = idle[0] if idle else self._make_worker()
+            worker.start(self._waiting.popleft())
 
-    def _next_event(self, busy: _Busy) -> Event:
-        item = _receive(busy.stream)
-        if isinstance(item, MetricReport):
-            return AttemptReported(busy.attempt_id, item)
-        self._busy.remove(busy)
-        if item.failure is None:
-            self._idle.append(busy.actor)
-        else:
-            with contextlib.suppress(RayError):
-                ray.kill(busy.actor)
-        return AttemptEnded(busy.attempt_id, item)
+    def _tend(self) -> None:
+        """Ask for signs of life, and count the nodes now and then."""
+        now = self._clock()
+        passed, self._watched_at = now - self._watched_at, now
+        for worker in self._workers:
+            worker.watch(passed)
+        if now - self._counted_at >= _CLUSTER_SECONDS:
+            self._counted_at = now
+            self.slots = ray_cluster.slots(self._cpus, self._gpus)
+            self._fill()
+
+    def _collect(self, wait: float) -> list[Event]:
+        """What is ready after waiting for anything at most `wait` seconds."""
+        watched = [each for worker in self._workers for each in worker.waits_for()]
+        watched += [each for inquest in self._inquests for each in inquest.waits_for()]
+        if not watched:
+            time.sleep(wait if self._waiting else 0.0)
+            return []
+        ready, _ = ray.wait(watched, num_returns=1, timeout=wait)
+        if ready:
+            ready, _ = ray.wait(watched, num_returns=len(watched), timeout=0)
+        events = [self._read(worker, set(ready)) for worker in list(self._workers)]
+        events += [self._conclude(inquest, set(ready)) for inquest in list(self._inquests)]
+        return [event for event in events if event is not None]
+
+    def _read(self, worker: RayWorker, ready: set[Any]) -> Event | None:
+        """The next event of an actor; whatever its stream or its silence says of it is acted on."""
+        attempt_id, forgotten = worker.attempt_id, worker.stop_by is not None
+        try:
+            item = worker.next_item(ready)
+            outcome = self._hear(worker, ready) if item is None else item
+        except StopIteration:
+            outcome = failed(FailureReason.EXCEPTION, "the worker ended without an outcome")
+            if forgotten:
+                worker.end()
+                return None
+        except RayTaskError as error:
+            outcome = describe_death(error, node="", node_died=False, oom_killed=False)
+        except Death as death:
+            return self._bury(worker, death.error)
+        if outcome is None or attempt_id is None:
+            return None
+        if isinstance(outcome, MetricReport):
+            return None if forgotten else AttemptReported(attempt_id, outcome)
+        if outcome.failure is not None:
+            self._give_up(worker)
+        elif not forgotten:
+            worker.end()
+        return None if forgotten else AttemptEnded(attempt_id, outcome)
+
+    def _hear(self, worker: RayWorker, ready: set[Any]) -> TrialOutcome | None:
+        """Take in a sign of life; the outcome of an attempt that cannot be followed any more."""
+        if not worker.hear(ready):
+            return None
+        if worker.cut_off is not None:
+            return failed(FailureReason.WORKER_LOST, f"the connection to the worker broke: {worker.cut_off}")
+        worn = worker.grown_bytes > self._recycling.grown_bytes or worker.attempts >= self._recycling.attempts
+        if worker.idle and worn:
+            self._give_up(worker)
+        return None
+
+    def _bury(self, worker: RayWorker, error: RayError) -> Event | None:
+        """An actor is dead, or cannot be reached: the latter is asked again until its lease is over."""
+        if isinstance(error, ActorUnavailableError) and worker.attempt_id is not None:
+            worker.cut(error)
+            return None
+        attempt_id, forgotten = worker.attempt_id, worker.stop_by is not None
+        self._give_up(worker)
+        if attempt_id is None or forgotten:
+            return None
+        inquest = Inquest(attempt_id, error, worker.node_id, worker.oom_kills, self._clock())
+        self._inquests.append(inquest)
+        return self._conclude(inquest, set())
+
+    def _conclude(self, inquest: Inquest, ready: set[Any]) -> Event | None:
+        outcome = inquest.outcome(ready, self._clock())
+        if outcome is None:
+            return None
+        self._inquests.remove(inquest)
+        return AttemptEnded(inquest.attempt_id, outcome)
+
+    def _expire(self) -> list[Event]:
+        """Give up actors that were silent for a lease, and those that did not stop within the grace."""
+        events: list[Event] = []
+        for worker in list(self._workers):
+            stopping = worker.stop_by is not None
+            if worker.lease_is_over or (worker.stop_by is not None and self._clock() >= worker.stop_by):
+                attempt_id = worker.attempt_id
+                self._give_up(worker)
+                if attempt_id is not None and not stopping:
+                    message = f"no sign of life for {self._lease:g} s (process frozen or machine gone)"
+                    events.append(AttemptEnded(attempt_id, failed(FailureReason.WORKER_LOST, message)))
+        return events
+
+    def _waits(self, what: str) -> str | None:
+        return f"{len(self._waiting)} waiting for {what}" if self._waiting else None
 
 
-def _connect(address: str | None) -> bool:
-    """Join the cluster at `address` or start one here; True when this process started or joined it."""
-    if ray.is_initialized():
-        return False
-    for name, value in _ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)  # it tells that authentication is on
-    try:
-        ray.init(
-            address=address or "local",
-            include_dashboard=None if address else False,
-            object_store_memory=None if address else _OBJECT_STORE_BYTES,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=False,
-        )
-    except (ConnectionError, RuntimeError, ValueError, OSError, RayError) as error:
-        where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
-        raise ServiceError(f"cannot use {where}: {_first_line(error)}; try --backend local") from error
-    return True
-
-
-def _nodes() -> list[dict[str, float]]:
-    """Resources of every living node."""
-    known: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return [node["Resources"] for node in known if node["Alive"]]
-
-
-def _slots(cpus: float, gpus: float) -> int:
-    """How many attempts fit on the nodes; a size that fits on none is refused with what there is."""
-    nodes = _nodes()
-    fit = 0
-    for resources in nodes:
-        by_cpu = resources.get("CPU", 0) / cpus if cpus else float("inf")
-        by_gpu = resources.get("GPU", 0) / gpus if gpus else float("inf")
-        fit += int(min(by_cpu, by_gpu))
-    if fit < 1:
-        have = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in nodes) or "no node"
-        raise ResourceError(
-            f"resources.train asks for {cpus:g} CPUs and {gpus:g} GPUs, and no node has them (nodes: {have}); "
-            "ask for less or give --address of a larger cluster"
-        )
-    return fit
-
-
-def _receive(stream: Any) -> MetricReport | TrialOutcome:
-    """The stream's next item; every way in which a worker can die becomes an outcome with its reason."""
-    try:
-        item: MetricReport | TrialOutcome = ray.get(next(stream))
-        return item
-    except StopIteration:
-        return _failed(FailureReason.EXCEPTION, "the worker ended without an outcome")
-    except OutOfMemoryError as error:
-        return _failed(FailureReason.HOST_OOM, _first_line(error))
-    except RayActorError as error:
-        if "creation task" in str(error):
-            return _failed(FailureReason.EXCEPTION, f"a worker could not start: {_last_line(error)}", _plain(error))
-        return _failed(FailureReason.WORKER_LOST, _first_line(error))
-    except RayTaskError as error:
-        return _failed(FailureReason.EXCEPTION, _last_line(error), _plain(error))
-    except RayError as error:
-        return _failed(FailureReason.WORKER_LOST, _first_line(error))
-
-
-def _plain(error: BaseException) -> str:
-    """The error's text without terminal colours."""
-    return _ANSI.sub("", str(error)).strip() or type(error).__name__
-
-
-def _first_line(error: BaseException) -> str:
-    return _plain(error).splitlines()[0]
-
-
-def _last_line(error: BaseException) -> str:
-    return _plain(error).splitlines()[-1]
-
-
-def _failed(reason: FailureReason, message: str, traceback: str = "") -> TrialOutcome:
-    return TrialOutcome(failure=Failure(reason=reason, message=message, traceback=traceback))
+def _busy(worker: RayWorker) -> bool:
+    return worker.attempt_id is not None

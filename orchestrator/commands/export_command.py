@@ -15,6 +15,6 @@ def command(study: str, file_format: str, output: Path | None) -> None:
     """Write every trial of STUDY, with its attempts and metrics."""
     from orchestrator.export import export_trials
     from orchestrator.home import Home
-    from orchestrator.study import read_study
+    from orchestrator.studies import read_study
 
     export_trials(read_study(Home.from_environment(), study), file_format, output)

@@ -11,7 +11,7 @@ from orchestrator.commands.options import echo_json, json_option
 def command(study: str, as_json: bool) -> None:
     """Show how STUDY stands: progress, failures by reason, and the front."""
     from orchestrator.home import Home
-    from orchestrator.study import read_study
+    from orchestrator.studies import read_study
 
     record = read_study(Home.from_environment(), study)
     if as_json:

@@ -1,32 +1,40 @@
 """What only shows when the parts of a study file are seen together. All of it is found before anything starts."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.configuration import LOOP_KNOBS, Configuration, resolve
-from orchestrator.constraints import parse_constraint
-from orchestrator.spec.knobs import closest
-from orchestrator.spec.metrics import ALL, DECODING, produced
-from orchestrator.spec.points import enumerate_points, extreme_points
-from orchestrator.spec.problem import Problem
+from orchestrator.spec.metric_checks import metric_problems, unmet_constraints
+from orchestrator.spec.points import Point, enumerate_points, extreme_points, size_points
+from orchestrator.spec.problem import Path, Problem
+from orchestrator.spec.pruner_checks import pruner_problems
+from orchestrator.spec.size_checks import size_problems
+from orchestrator.spec.written import shown
 
 if TYPE_CHECKING:
     from orchestrator.spec.study_spec import StudySpec
 
+_BENCHMARK_MODEL = "benchmark.model."
+
 
 def check(spec: "StudySpec") -> list[Problem]:
     """Everything that is wrong with a spec whose parts are each well formed."""
-    problems = [*_conditions(spec), *_metrics(spec)]
+    problems = [*_one_vocab(spec), *_conditions(spec), *metric_problems(spec)]
     if problems:
         return problems
-    configurations: list[Configuration] = []
-    found: dict[str, Problem] = {}
-    for point in enumerate_points(spec) or extreme_points(spec):
-        try:
-            configurations.append(resolve(spec, point))
-        except ValueError as error:
-            found.setdefault(str(error), _at_point(spec, point, str(error)))
-    return [*found.values()] or [*_constraints(spec, configurations), *_grid(spec)]
+    listed = enumerate_points(spec)
+    configurations, problems = _resolved(spec, listed or extreme_points(spec))
+    return problems or [
+        *unmet_constraints(spec, configurations if listed else _sized(spec), all_points=listed is not None),
+        *pruner_problems(spec, configurations),
+        *(_continuous_grid(spec) if listed is None else ()),
+    ]
+
+
+def _one_vocab(spec: "StudySpec") -> Iterator[Problem]:
+    if spec.model.vocab is not None and spec.data.vocab is not None:
+        yield Problem(("model", "vocab"), "vocab stands under model and under data; leave one out")
 
 
 def _conditions(spec: "StudySpec") -> Iterator[Problem]:
@@ -42,58 +50,55 @@ def _conditions(spec: "StudySpec") -> Iterator[Problem]:
                 )
 
 
-def _metrics(spec: "StudySpec") -> Iterator[Problem]:
-    corpora = spec.search["corpus"].ends() if "corpus" in spec.search else [spec.data.corpus or "stdlib"]
-    grid = None if spec.benchmark is None else spec.benchmark.config()
-    known = produced(corpora, grid)
-    seen: set[str] = set()
-    for index, objective in enumerate(spec.objectives):
-        if objective.metric not in known:
-            yield Problem(("objectives", index, "metric"), _unknown_metric(objective.metric, known))
-        elif objective.metric in seen:
-            yield Problem(("objectives", index, "metric"), f"{objective.metric} is an objective twice; leave one out")
-        seen.add(objective.metric)
-    for index, text in enumerate(spec.constraints):
+def _resolved(spec: "StudySpec", points: Sequence[Point]) -> tuple[list[Configuration], list[Problem]]:
+    """The configurations at these points, and one problem per place where points cannot be."""
+    configurations: list[Configuration] = []
+    found: dict[Path, tuple[str, Mapping[str, Any]]] = {}
+    times: Counter[Path] = Counter()
+    for point in points:
         try:
-            metric = parse_constraint(text).metric
+            configuration = resolve(spec, point)
+            misfits = list(size_problems(spec, configuration))
+            configurations.append(configuration)
         except ValueError as error:
-            yield Problem(("constraints", index), f"constraint {text!r} {error}")
-            continue
-        if metric not in known:
-            yield Problem(("constraints", index), _unknown_metric(metric, known))
+            misfits = [(_place(spec, str(error)), str(error))]
+        for place, message in misfits:
+            found.setdefault(place, (message, point))
+            times[place] += 1
+    problems = [
+        Problem(place, message + _at(point, times[place], len(points))) for place, (message, point) in found.items()
+    ]
+    return configurations, problems
 
 
-def _unknown_metric(metric: str, known: list[str]) -> str:
-    if metric in DECODING:
-        return f"nothing measures {metric!r}: the study has no benchmark; add a benchmark section ({{}} will do)"
-    if metric in ALL:
-        return f"nothing produces {metric!r} with this data; choose from {', '.join(known)}"
-    return f"nothing produces a metric {metric!r}; known are {', '.join(known)}{closest(metric, known)}"
+def _sized(spec: "StudySpec") -> list[Configuration]:
+    """The configurations at extreme sizes; none when there are too many to judge by them."""
+    configurations, _ = _resolved(spec, size_points(spec) or [])
+    return configurations
 
 
-def _at_point(spec: "StudySpec", point: Mapping[str, Any], message: str) -> Problem:
-    """The error of a point, at the knob that its first word names."""
-    where = f" (at {', '.join(f'{name}={value}' for name, value in point.items())})" if point else ""
-    return Problem(spec.place_of(message.split()[0]), f"{message}{where}")
+def _place(spec: "StudySpec", message: str) -> Path:
+    """Where the file says what the knob is that the first word of a message names."""
+    knob = message.split()[0]
+    if knob.startswith(_BENCHMARK_MODEL):
+        return ("benchmark", "model", knob.removeprefix(_BENCHMARK_MODEL))
+    return spec.place_of(knob)
 
 
-def _constraints(spec: "StudySpec", configurations: list[Configuration]) -> Iterator[Problem]:
-    """Some metrics are known beforehand, so a bound on one that no point meets is an error and not a long wait."""
-    known = [configuration.metrics_beforehand() for configuration in configurations]
-    for index, text in enumerate(spec.constraints):
-        constraint = parse_constraint(text)
-        values = [metrics[constraint.metric] for metrics in known if constraint.metric in metrics]
-        if values and all(constraint.amount(value) > 0 for value in values):
-            yield Problem(
-                ("constraints", index),
-                f"no point meets {text!r}: {constraint.metric} lies from {min(values):,} to {max(values):,}",
-            )
+def _at(point: Mapping[str, Any], times: int, tried: int) -> str:
+    """The point, and how many others are the same."""
+    if not point:
+        return ""
+    others = f", and {times - 1:,} more of {tried:,} points" if times > 1 else ""
+    return f" (at {', '.join(f'{name}={shown(value)}' for name, value in point.items())}{others})"
 
 
-def _grid(spec: "StudySpec") -> Iterator[Problem]:
-    if spec.sampler.name == "grid" and enumerate_points(spec) is None:
+def _continuous_grid(spec: "StudySpec") -> Iterator[Problem]:
+    if spec.sampler.name == "grid":
+        endless = [name for name, parameter in spec.search.items() if parameter.every() is None]
+        why = f"{' and '.join(endless)} cannot be listed" if endless else "there are too many points to list"
         yield Problem(
             ("sampler", "name"),
-            "sampler.name is 'grid', but the search space is continuous or too large to list; "
-            "give every range whole numbers or a step, or use tpe, nsga2 or random",
+            f"sampler.name is 'grid', but {why}; give every range whole numbers or a step and fewer values, "
+            "or use tpe, nsga2, gp or random",
         )

@@ -34,7 +34,7 @@ class Condition:
 
     def holds(self, knobs: Mapping[str, Any]) -> bool:
         """Whether the knobs known so far meet it."""
-        value = knobs[self.knob]
+        value = knobs.get(self.knob)
         if self.operator == "in":
             return value in self.operands
         if self.operator == "!=":

@@ -16,7 +16,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.problem import Path, Problem, dotted, spec_error
+from orchestrator.spec.problem import Path, Problem, spec_error
+from orchestrator.spec.written import dotted, shown
 
 _LARGEST, _DEEPEST = 10_000, 20
 """Values in one file and levels of nesting; aliases of aliases grow without bound."""
@@ -50,7 +51,7 @@ def read_document(file: FilePath, above: tuple[FilePath, ...] = ()) -> Document:
         return document
     place = document.locate(("base",))
     if not isinstance(base, str):
-        raise SpecError(f"{place}: base is {base!r}; it must be the path of a study file, relative to this one")
+        raise SpecError(f"{place}: base is {shown(base)}; it must be the path of a study file, relative to this one")
     if not (file.parent / base).is_file():
         raise SpecError(f"{place}: base is {base!r}, and {file.parent / base} is not a file")
     below = read_document(file.parent / base, (*above, file.resolve()))
@@ -124,7 +125,9 @@ class _Reader:
             return str(node)
         if isinstance(node, int):
             return int(node)
-        if isinstance(node, float) and math.isfinite(node):
+        if isinstance(node, float):
+            if not math.isfinite(node):
+                self._refuse(path, f"{dotted(path)} is .{node}; a study file holds finite numbers only")
             return float(node)
         self._refuse(path, f"{dotted(path)} is {node}, of a kind that no study file holds; write text in quotes")
         return None
@@ -138,7 +141,7 @@ class _Reader:
                 node.lc.key(key)[0] if key in (node.lc.data or {}) else node.lc.line
             )
             if not isinstance(key, str):
-                self._refuse(inner, f"key {key!r} in {dotted(path)} is no word; put it in quotes")
+                self._refuse(inner, f"key {shown(key)} in {dotted(path)} is no word; put it in quotes")
             plain[str(key)] = self._plain(value, inner)
         return plain
 

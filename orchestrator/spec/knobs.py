@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from orchestrator.spec.sections import DataSection, ModelSection, Section, TrainSection
+from orchestrator.spec.written import shown
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Knob:
         try:
             return TypeAdapter(self.type, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(written)
         except ValidationError as error:
-            raise ValueError(f"{self.name} cannot be {written!r}; it must be {allowed(error.errors())}") from None
+            raise ValueError(f"{self.name} cannot be {shown(written)}; it must be {allowed(error.errors())}") from None
 
     @property
     def numeric(self) -> bool:

@@ -5,14 +5,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator.spec.corpus_checks import corpus_problems
 from orchestrator.spec.document import read_document
+from orchestrator.spec.problem import spec_error
 from orchestrator.spec.study_spec import StudySpec
 
 
-def load_spec(path: Path) -> StudySpec:
-    """Read and check a study file; a `SpecError` has a `file:line: ...` line for every problem."""
+def load_spec(path: Path, *, files_here: bool = True) -> StudySpec:
+    """Read and check a study file; a `SpecError` has a `file:line: ...` line for every problem.
+
+    With `files_here` the text that a `files:GLOB` names is looked at too; a remote cluster may have it where this
+    machine does not.
+    """
     document = read_document(path)
-    return StudySpec.from_plain(_with_absolute_globs(document.data, path.resolve().parent), document.locate)
+    spec = StudySpec.from_plain(_with_absolute_globs(document.data, path.resolve().parent), document.locate)
+    problems = list(corpus_problems(spec)) if files_here else []
+    if problems:
+        raise spec_error(problems, document.locate)
+    return spec
 
 
 def _with_absolute_globs(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""Which metrics a study produces, by its data and its benchmark: what objectives and constraints may name."""
+"""Which metrics a study produces, by its data and its benchmark, and what values they can have: what objectives and
+constraints may ask for."""
 
+import math
 from collections.abc import Iterable
 
 from workers.config import BenchmarkConfig
@@ -24,6 +26,12 @@ DECODING = (
 """The decode benchmark, for its first batch size; for the others with `bN/` before the name."""
 
 ALL = frozenset((*TEXT, *PHOP, *TRAINING, *DECODING))
+EVALUATED = frozenset((*TEXT, *PHOP))
+"""Known at every evaluation, so that a pruner can judge them."""
+
+_SHARES = ("accuracy", "majority")
+_MAYBE_ZERO = ("loss", "bits_per_byte", "roofline_fraction", "carry_bytes_per_sequence")
+_ABOVE_ZERO = math.ulp(0.0)
 
 
 def produced(corpora: Iterable[str], grid: BenchmarkConfig | None) -> list[str]:
@@ -34,3 +42,13 @@ def produced(corpora: Iterable[str], grid: BenchmarkConfig | None) -> list[str]:
         return [*common, *TRAINING]
     further = [f"b{size}/{metric}" for size in grid.batch_sizes[1:] for metric in DECODING]
     return [*common, *DECODING, *further, *TRAINING]
+
+
+def possible(metric: str) -> tuple[float, float, str]:
+    """The lowest and the highest value that a metric can have, and both in words."""
+    name = metric.rsplit("/", 1)[-1]
+    if name in _SHARES:
+        return 0.0, 1.0, "from 0 to 1"
+    if name in _MAYBE_ZERO:
+        return 0.0, math.inf, "0 or more"
+    return _ABOVE_ZERO, math.inf, "above 0"

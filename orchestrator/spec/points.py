@@ -5,6 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.configuration import written_knobs
+from orchestrator.spec.knobs import KNOBS
 from orchestrator.spec.search import Parameter
 
 if TYPE_CHECKING:
@@ -12,19 +13,21 @@ if TYPE_CHECKING:
 
 ENUMERABLE = 2_000
 """Points beyond which a space is sampled rather than enumerated."""
+_EXTREME = 500
+"""Extreme points that are tried; resolving one costs half a millisecond."""
 
 Point = dict[str, Any]
-Values = Callable[[Parameter], Sequence[Any]]
+Values = Callable[[str, Parameter], Sequence[Any]]
 
 
 class TooManyPointsError(Exception):
-    """A point has a parameter with infinitely many values, or there are more than `ENUMERABLE` points."""
+    """A point has a parameter with infinitely many values, or there are more points than asked for."""
 
 
 def enumerate_points(spec: "StudySpec") -> list[Point] | None:
     """Every point, or None when there are too many; several points may be one configuration."""
     try:
-        return _at_most(walk(spec, _every))
+        return _at_most(ENUMERABLE, walk(spec, _every))
     except TooManyPointsError:
         return None
 
@@ -32,10 +35,28 @@ def enumerate_points(spec: "StudySpec") -> list[Point] | None:
 def extreme_points(spec: "StudySpec") -> list[Point]:
     """All choices and the ends of all ranges combined; a fixed random part of all values when there are too many."""
     try:
-        return _at_most(walk(spec, lambda parameter: parameter.ends()))
+        return _at_most(_EXTREME, walk(spec, lambda _, parameter: parameter.ends()))
     except TooManyPointsError:
         random = Random(0)
-        return [next(walk(spec, lambda parameter: [random.choice(_any(parameter))])) for _ in range(ENUMERABLE)]
+        return [next(walk(spec, lambda _, parameter: [random.choice(_any(parameter))])) for _ in range(_EXTREME)]
+
+
+def size_points(spec: "StudySpec") -> list[Point] | None:
+    """All combinations of extreme sizes, loops and branches, whatever else is searched at its first value.
+
+    What is known of a configuration before training is largest and smallest at one of these. None when there are too
+    many.
+    """
+    deciding = {condition.knob for parameter in spec.search.values() for condition in parameter.conditions}
+
+    def values(name: str, parameter: Parameter) -> Sequence[Any]:
+        ends = parameter.ends()
+        return ends if name in deciding or KNOBS[name].section != "train" else ends[:1]
+
+    try:
+        return _at_most(ENUMERABLE, walk(spec, values))
+    except TooManyPointsError:
+        return None
 
 
 def walk(spec: "StudySpec", values: Values) -> Iterator[Point]:
@@ -48,14 +69,16 @@ def _extend(spec: "StudySpec", values: Values, names: Sequence[str], params: Poi
         yield params
         return
     name, rest = names[0], names[1:]
-    if not spec.search[name].applies(written_knobs(spec, params)):
+    parameter = spec.search[name]
+    if parameter.conditions and not parameter.applies(written_knobs(spec, params)):
         yield from _extend(spec, values, rest, params)
         return
-    for value in values(spec.search[name]):
+    for value in values(name, parameter):
         yield from _extend(spec, values, rest, {**params, name: value})
 
 
-def _every(parameter: Parameter) -> Sequence[Any]:
+def _every(name: str, parameter: Parameter) -> Sequence[Any]:
+    del name
     values = parameter.every()
     if values is None:
         raise TooManyPointsError
@@ -66,10 +89,10 @@ def _any(parameter: Parameter) -> Sequence[Any]:
     return parameter.every() or parameter.ends()
 
 
-def _at_most(points: Iterator[Point]) -> list[Point]:
+def _at_most(most: int, points: Iterator[Point]) -> list[Point]:
     found: list[Point] = []
     for point in points:
-        if len(found) == ENUMERABLE:
+        if len(found) == most:
             raise TooManyPointsError
         found.append(point)
     return found

@@ -10,7 +10,6 @@ over a whole-number knob is whole, bounds included; a `step` must lead from low 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
-from itertools import combinations
 from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -19,6 +18,7 @@ from orchestrator.spec.condition import Condition, parse_condition
 from orchestrator.spec.knobs import KNOBS, closest
 from orchestrator.spec.problem import Problem, problems_of
 from orchestrator.spec.sections import Section
+from orchestrator.spec.written import EntryError, shown
 
 T = TypeVar("T")
 
@@ -37,8 +37,11 @@ class Parameter(Section):
     def _readable(cls, when: dict[str, Any]) -> dict[str, Any]:
         for knob, written in when.items():
             if knob not in KNOBS:
-                raise ValueError(f"names {knob!r}, which is no knob{closest(knob, KNOBS)}")
-            parse_condition(knob, written)
+                raise EntryError(knob, f"names {knob!r}, which is no knob{closest(knob, KNOBS)}")
+            try:
+                parse_condition(knob, written)
+            except ValueError as error:
+                raise EntryError(knob, str(error)) from error
         return when
 
     @cached_property
@@ -66,9 +69,12 @@ class Choices(Parameter, Generic[T]):
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        for first, second in combinations(self.choices, 2):
-            if first == second:
-                raise ValueError(f"choices {first!r} and {second!r} are equal; list every value once")
+        seen: dict[T, T] = {}
+        for choice in self.choices:
+            if choice in seen:
+                message = f"choices {shown(seen[choice])} and {shown(choice)} are equal; list every value once"
+                raise EntryError("choices", message)
+            seen[choice] = choice
         return self
 
     def every(self) -> Sequence[T]:
@@ -92,19 +98,20 @@ class Range(Parameter, Generic[T]):
     def _orderly(self) -> Self:
         low, high, step = self._numbers()
         if low > high:
-            raise ValueError(f"low is {low!r} and high is {high!r}; low must be at most high")
+            raise EntryError("low", f"low is {low!r} and high is {high!r}; low must be at most high")
         if self.log and low <= 0:
-            raise ValueError(f"low is {low!r}; it must be positive when log is true")
+            raise EntryError("low", f"low is {low!r}; it must be positive when log is true")
         if self.log and step is not None:
-            raise ValueError(f"step is {step!r}; log and step cannot be used together, leave one out")
-        if step is not None and (step <= 0 or (_exact(high) - _exact(low)) % _exact(step)):
-            raise ValueError(f"step is {step!r}; it must be positive and lead from low ({low!r}) to high ({high!r})")
+            raise EntryError("step", f"step is {step!r}; log and step cannot be used together, leave one out")
+        if step is not None and not _leads(low, high, step):
+            message = f"step is {step!r}; it must be positive and lead from low ({low!r}) to high ({high!r})"
+            raise EntryError("step", message)
         return self
 
     def _numbers(self) -> tuple[Any, Any, Any]:
         for name, value in (("low", self.low), ("high", self.high), ("step", self.step)):
             if isinstance(value, bool | str) or (value is None and name != "step"):
-                raise ValueError(f"{name} is {value!r}; a range needs numbers, use choices instead")
+                raise EntryError(name, f"{name} is {shown(value)}; a range needs numbers, use choices instead")
         return self.low, self.high, self.step
 
     @property
@@ -131,8 +138,11 @@ class Range(Parameter, Generic[T]):
         return tuple(dict.fromkeys((self.low, self.high)))
 
 
-def read_search(written: Mapping[str, Any]) -> tuple[dict[str, Parameter], list[Problem]]:
+def read_search(written: object) -> tuple[dict[str, Parameter], list[Problem]]:
     """The parameters that can be read, in the file's order, and what is wrong with the others."""
+    if not isinstance(written, Mapping):
+        message = f"search is {shown(written)}; write one line per knob, such as 'num_loops: {{choices: [1, 2]}}'"
+        return {}, [Problem(("search",), message)]
     search: dict[str, Parameter] = {}
     problems: list[Problem] = []
     for name, entry in written.items():
@@ -140,9 +150,10 @@ def read_search(written: Mapping[str, Any]) -> tuple[dict[str, Parameter], list[
         if isinstance(entry, Parameter):
             search[name] = entry
         elif name not in KNOBS:
-            problems.append(Problem(path, f"{name!r} is no knob that can be searched{closest(str(name), KNOBS)}"))
+            problems.append(Problem(path, f"{shown(name)} is no knob that can be searched{closest(str(name), KNOBS)}"))
         elif not isinstance(entry, Mapping):
-            problems.append(Problem(path, f"{name} is {entry!r}; write {{choices: [...]}} or {{low: ..., high: ...}}"))
+            message = f"{name} is {shown(entry)}; write {{choices: [...]}} or {{low: ..., high: ...}}"
+            problems.append(Problem(path, message))
         elif "choices" not in entry and not KNOBS[name].numeric:
             problems.append(Problem(path, f"{name} takes no numbers; write {{choices: [...]}}"))
         else:
@@ -152,6 +163,14 @@ def read_search(written: Mapping[str, Any]) -> tuple[dict[str, Parameter], list[
             except ValidationError as error:
                 problems += problems_of(error, path, form, entry)
     return search, problems
+
+
+def _leads(low: Any, high: Any, step: Any) -> bool:
+    """Whether a number of steps leads from low to high exactly."""
+    try:
+        return step > 0 and not (_exact(high) - _exact(low)) % _exact(step)
+    except ArithmeticError:  # more steps than decimals can count
+        return False
 
 
 def _exact(number: Any) -> Decimal:

@@ -4,25 +4,45 @@ The sections `model`, `data` and `train` hold knobs. A key that is left out is N
 the search, the variant or the default. What a knob means is said where it takes effect: `workers.config`.
 """
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
-from orchestrator.quantity import seconds, tokens
+from orchestrator.spec.limits import Count, Depth, Hours, Seconds, Seed, Tokens, Whole, Width
+from orchestrator.spec.written import EntryError, shown
 from workers.config import BenchmarkConfig
 from workers.config.model_config import GateInput, GatePolarity, KvMode, LocalBranch
 from workers.config.train_config import Compile, Precision
 from workers.config.variants import VARIANTS
 
-Count = Annotated[int, Field(ge=1)]
-Tokens = Annotated[int, BeforeValidator(tokens)]
-Seconds = Annotated[float, BeforeValidator(seconds), Field(gt=0)]
+_BPE = re.compile(r"bpe:([0-9]{3,5})")
 
 
 class Section(BaseModel):
     """Frozen, of exact types, with unknown keys and numbers that are not finite refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+def _known_vocab(vocab: str) -> str:
+    sized = _BPE.fullmatch(vocab)
+    if vocab != "bytes" and not (sized and 257 <= int(sized[1]) <= 65536):
+        raise ValueError("must be bytes, or bpe:N with N from 257 to 65536")
+    return vocab
+
+
+Vocab = Annotated[str, AfterValidator(_known_vocab)]
 
 
 def _known_variant(name: str) -> str:
@@ -34,16 +54,18 @@ def _known_variant(name: str) -> str:
 class ModelSection(Section):
     """Sizes, then the variant and the loop knobs that differ from it."""
 
-    d_model: Count | None = None
-    num_layers: Count | None = None
-    num_heads: Count | None = None
-    num_kv_heads: Count | None = None
-    d_ff: Count | None = None
+    vocab: Vocab | None = None
+    """May stand here, where it sizes the embedding, or under `data`, whose text it cuts; not in both."""
+    d_model: Width | None = None
+    num_layers: Depth | None = None
+    num_heads: Width | None = None
+    num_kv_heads: Width | None = None
+    d_ff: Width | None = None
     rope_theta: float | None = None
     tie_embeddings: bool | None = None
     embedding_init_std: float | None = None
     variant: Annotated[str, AfterValidator(_known_variant)] | None = None
-    num_loops: Count | None = None
+    num_loops: Depth | None = None
     clp: bool | None = None
     reinject: bool | None = None
     emb_scale: float | None = None
@@ -68,21 +90,21 @@ class DataSection(Section):
     """The corpus or the generated task; the glob of `files:GLOB` is relative to the study file."""
 
     corpus: Annotated[str, AfterValidator(_known_corpus)] | None = None
-    vocab: str | None = None
-    seq_len: int | None = None
-    eval_sequences: int | None = None
-    hops: int | None = None
-    alphabet: int | None = None
+    vocab: Vocab | None = None
+    seq_len: Whole | None = None
+    eval_sequences: Whole | None = None
+    hops: Whole | None = None
+    alphabet: Whole | None = None
     labels: Literal["dense", "last"] | None = None
-    answer_delay: int | None = None
+    answer_delay: Whole | None = None
 
 
 class TrainSection(Section):
     """Budget, optimizer and precision."""
 
     tokens: Tokens | None = None
-    batch_size: int | None = None
-    micro_batch_size: int | None = None
+    batch_size: Whole | None = None
+    micro_batch_size: Whole | None = None
     lr: float | None = None
     min_lr_ratio: float | None = None
     warmup_ratio: float | None = None
@@ -92,20 +114,51 @@ class TrainSection(Section):
     grad_clip: float | None = None
     precision: Precision | None = None
     compile: Compile | None = None
-    evaluations: int | None = None
+    evaluations: Whole | None = None
 
 
 class SamplerSection(Section):
     """Who proposes parameters; `auto` is grid when every point fits the budget, else tpe."""
 
-    name: Literal["auto", "tpe", "nsga2", "random", "grid"] = "auto"
-    seed: Annotated[int, Field(ge=0)] = 0
+    name: Literal["auto", "tpe", "nsga2", "gp", "random", "grid"] = "auto"
+    seed: Seed = 0
+
+
+_RUNGS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "median": ("reduction_factor", "min_tokens"),
+    "moasha": ("reduction_factor", "min_tokens", "brackets"),
+}
+"""Pruners, and the settings that have an effect on each."""
 
 
 class PrunerSection(Section):
-    """Who stops weak trials early."""
+    """Who stops weak trials early, at rungs of `min_tokens * reduction_factor^k` trained tokens.
 
-    name: Literal["none"] = "none"
+    A setting without effect on the named pruner is refused, and left out of plain data.
+    """
+
+    name: Literal["none", "median", "moasha"] = "none"
+    reduction_factor: Annotated[float, Field(gt=1)] = 3.0
+    """From one rung to the next; `moasha` lets one in so many go on."""
+    min_tokens: Tokens | None = None
+    """The first rung; None leaves it to the pruner. A trial of at most so many tokens is never judged."""
+    brackets: Count = 1
+    """First rungs that trials are spread over, so that slow starters are judged later too."""
+
+    @model_validator(mode="after")
+    def _effective(self) -> Self:
+        idle = sorted(self.model_fields_set - {"name", *_RUNGS[self.name]})
+        if idle:
+            users = " or ".join(name for name, used in _RUNGS.items() if idle[0] in used)
+            value = shown(getattr(self, idle[0]))
+            message = f"{idle[0]} is {value} and has no effect with pruner {self.name}; leave it out, or use {users}"
+            raise EntryError(idle[0], message)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _with_effect(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in plain(self).items() if name in ("name", *_RUNGS[self.name])}
 
 
 class BudgetSection(Section):
@@ -115,6 +168,9 @@ class BudgetSection(Section):
     """Distinct configurations over the study's whole life."""
     wall_clock: Seconds | None = None
     """Seconds that one `plt run` may take."""
+    device_hours: Hours | None = None
+    """Hours of attempts over the study's whole life: a fraction of a GPU counts as that fraction, an attempt on the
+    CPU as one device."""
     max_failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.2
     """Failed over finished trials at which the study stops."""
 
@@ -132,11 +188,27 @@ class Share(Section):
         return max(1, int(self.cpus))
 
 
+def _whole_device(gpus: object) -> object:
+    if gpus is not None and (isinstance(gpus, bool) or gpus != 1):
+        raise ValueError("must be 1, because a benchmark measures on one whole device")
+    return gpus
+
+
+def _alone(exclusive: object) -> object:
+    if exclusive is not True:
+        raise ValueError("must be true, because latency measured beside other work is no latency")
+    return exclusive
+
+
 class BenchmarkShare(Section):
     """What a decode benchmark computes with while it has the device to itself."""
 
+    gpus: Annotated[int | None, BeforeValidator(_whole_device)] = None
+    """1, or None: where a trial of the study trains, GPU or CPU."""
     cpus: Annotated[float, Field(gt=0)] | None = None
     """None: every core that the worker may use."""
+    exclusive: Annotated[bool, BeforeValidator(_alone)] = True
+    """Always true; to be written where a reader should know."""
 
     @property
     def threads(self) -> int | None:
@@ -144,22 +216,30 @@ class BenchmarkShare(Section):
         return None if self.cpus is None else max(1, int(self.cpus))
 
 
+def _one_worker(workers: object) -> object:
+    if isinstance(workers, bool) or workers != 1:
+        raise ValueError("must be 1: a trial is trained by one worker")
+    return workers
+
+
 class ResourcesSection(Section):
     """Reservations by kind of attempt."""
 
     train: Share = Share()
     benchmark: BenchmarkShare = BenchmarkShare()
+    workers_per_trial: Annotated[int, BeforeValidator(_one_worker)] = 1
+    """Always 1."""
 
 
 class BenchmarkSizes(Section):
     """Sizes at which decoding is measured; what is left out is as in training."""
 
-    d_model: Count | None = None
-    num_layers: Count | None = None
-    num_heads: Count | None = None
-    num_kv_heads: Count | None = None
-    d_ff: Count | None = None
-    vocab_size: Count | None = None
+    d_model: Width | None = None
+    num_layers: Depth | None = None
+    num_heads: Width | None = None
+    num_kv_heads: Width | None = None
+    d_ff: Width | None = None
+    vocab_size: Width | None = None
 
 
 _GRID = BenchmarkConfig()
@@ -195,3 +275,7 @@ class RetrySection(Section):
     """What happens to an attempt that failed for a passing reason."""
 
     max_attempts: Count = 3
+    trial_timeout: Seconds = 1800.0
+    """Seconds without any report after which an attempt counts as hung."""
+    worker_lease: Seconds = 60.0
+    """Seconds without any sign of life after which a worker counts as lost, frozen or cut off."""

@@ -11,7 +11,8 @@ from pydantic import Field, InstanceOf, ValidationError, field_validator
 
 from orchestrator.home import valid_name
 from orchestrator.spec.checks import check
-from orchestrator.spec.problem import Locate, Path, Problem, dotted, problems_of, spec_error
+from orchestrator.spec.limits import Seed
+from orchestrator.spec.problem import Locate, Path, missing_values, problems_of, spec_error, without_missing
 from orchestrator.spec.search import Parameter, read_search
 from orchestrator.spec.sections import (
     BenchmarkSection,
@@ -25,6 +26,7 @@ from orchestrator.spec.sections import (
     Section,
     TrainSection,
 )
+from orchestrator.spec.written import dotted
 
 
 class ObjectiveSection(Section):
@@ -46,8 +48,10 @@ class StudySpec(Section):
     train: TrainSection = TrainSection()
     search: dict[str, InstanceOf[Parameter]] = Field(default_factory=dict)
     """Searched knobs in the file's order; without any, the study is one configuration."""
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)] = (0,)
-    """Replicates of every configuration."""
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, strict=False)] = (0,)
+    """Replicates of a configuration: every one is trained with the first seed, further ones as `replicate` says."""
+    replicate: Literal["undecided", "all"] = "undecided"
+    """Which configurations get the further seeds: those that are not clearly dominated, or all of them."""
     objectives: Annotated[tuple[ObjectiveSection, ...], Field(min_length=1, strict=False)]
     constraints: Annotated[tuple[str, ...], Field(strict=False)] = ()
     sampler: SamplerSection = SamplerSection()
@@ -74,16 +78,16 @@ class StudySpec(Section):
     @classmethod
     def from_plain(cls, written: Mapping[str, Any], locate: Locate = dotted) -> Self:
         """Read plain data. Every problem is found before a `SpecError` is raised, each at the place `locate` gives."""
-        rest = dict(written)
-        entries = rest.pop("search", None) or {}
-        if not isinstance(entries, Mapping):
-            raise spec_error([Problem(("search",), f"search is {entries!r}; write one line per knob")], locate)
-        search, problems = read_search(entries)
+        empty, filled = missing_values(written), without_missing(written)
+        search, problems = read_search(filled.get("search", {}))
         try:
-            spec = cls.model_validate({**rest, "search": search})
+            spec = cls.model_validate({**filled, "search": search})
         except ValidationError as error:
-            raise spec_error([*problems_of(error, (), cls, written), *problems], locate) from None
-        problems += check(spec)
+            problems = [*problems_of(error, (), cls, filled), *problems]
+        if not problems and not empty:
+            problems = check(spec)
+        said = {problem.path for problem in empty}
+        problems = [*empty, *(problem for problem in problems if problem.path not in said)]
         if problems:
             raise spec_error(problems, locate)
         return spec
@@ -109,6 +113,7 @@ class StudySpec(Section):
         """Where the file says what a knob is: under search, under its section, or the section that should have it."""
         if knob in self.search:
             return ("search", knob)
-        sections = ("model", "data", "train")
-        holder = next((name for name in sections if knob in type(getattr(self, name)).model_fields), "model")
-        return (holder, knob)
+        sections = {name: getattr(self, name) for name in ("model", "data", "train")}
+        written = (name for name, section in sections.items() if getattr(section, knob, None) is not None)
+        known = (name for name, section in sections.items() if knob in type(section).model_fields)
+        return (next(written, next(known, "model")), knob)

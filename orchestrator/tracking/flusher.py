@@ -1,181 +1,231 @@
-"""A background thread that carries writes to a slow or absent service, in order, without making the caller wait.
+"""A background thread that carries entries from a spool to a slow or absent service, in order, nobody waiting for it.
 
-Metrics that wait together travel together. A write that the service refuses for good is remembered as a problem and
-left out; one that could not be carried now is tried again, first at once and then ever more slowly, until `close`
-runs out of patience. The queue is bounded: while it is full, new metrics are dropped and counted, writes of state
-never are.
+What was said is on disk before it is carried, so memory stays small and nothing is lost however long the service is
+away. A batch that could not be carried is tried again, first soon and then ever more slowly; an entry that the service
+refuses for good is left out and named in `problem`. Between batches the thread keeps a pace that leaves the process
+to its work; only `drain` and `close` make it hurry, and they wait only as long as something moves.
 """
 
-import itertools
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 
 from orchestrator.errors import ServiceError
-from orchestrator.tracking.tracked_run import Point
+from orchestrator.tracking.entry import Entry, Reported, RunUpdate, decode, encode
+from orchestrator.tracking.pace import Pace
+from orchestrator.tracking.spool import Spool
 
-MetricPoint = tuple[str, Point]
-"""A metric's name and one of its points."""
-
-_BATCH = 1000
-"""Most metrics in one request; MLflow servers refuse more."""
+MOST_ENTRIES = 200
+"""In a batch."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 10.0
 """Seconds between tries."""
 
 
+Moved = Callable[[], None]
+"""Is called now and then while something long goes on, so that nobody thinks that it hangs."""
+
+
+class Verdict(Enum):
+    """What a failed delivery means."""
+
+    RETRY = auto()
+    """It may succeed soon."""
+    WAIT = auto()
+    """It will not until somebody does something."""
+    REFUSED = auto()
+    """It never will."""
+
+
 @dataclass(frozen=True)
-class _Write:
+class _Action:
     label: str
-    """Of what, for the message when it fails: `trial 7`."""
-    send: Callable[[], None]
-
-
-@dataclass(frozen=True)
-class _Metric:
-    number: int
-    point: MetricPoint
+    act: Callable[[Moved], None]
+    position: int
+    """Everything in the spool before this comes first."""
 
 
 class Flusher:
-    """Carries writes for one tracker; every method is called by one thread, the tracker's caller."""
+    """Carries one spool; every method is called by one thread, the tracker's caller."""
 
     def __init__(
         self,
-        send_metrics: Callable[[int, list[MetricPoint]], None],
-        is_transient: Callable[[Exception], bool],
+        spool: Spool,
+        deliver: Callable[[Sequence[Entry], Moved], None],
+        verdict: Callable[[Exception], Verdict],
         reason: Callable[[Exception], str] = str,
-        capacity: int = 100_000,
+        make_pace: Callable[[], Pace] = Pace,
         patience: float = 20.0,
     ) -> None:
-        self._send_metrics = send_metrics
-        self._is_transient = is_transient
-        self._reason = reason
-        self._capacity = capacity
-        self._patience = patience
-        self._queue: deque[_Write | _Metric] = deque()
+        """`deliver` carries a batch, in another thread; it bears being given an entry again."""
+        self._spool, self._deliver, self._verdict, self._reason = spool, deliver, verdict, reason
+        self._make_pace, self._patience = make_pace, patience
+        self._actions: deque[_Action] = deque()
         self._changed = threading.Condition()
-        self._closing = False
-        self._moved = time.monotonic()
-        self._dropped: Counter[str] = Counter()
+        self._idle = self._stopped = self._urgent = False
+        self._hurried = 0
+        self._tries, self._moved = 0, time.monotonic()
+        self._lost: Counter[str] = Counter()
         self._refused: dict[str, str] = {}
-        self._failing = ""
+        self._failing, self._hopeless = "", False
         self._thread = threading.Thread(target=self._run, name="tracking-flusher", daemon=True)
         self._thread.start()
 
-    def write(self, label: str, send: Callable[[], None]) -> None:
-        """Queue a write of state."""
-        with self._changed:
-            self._queue.append(_Write(label, send))
-            self._changed.notify_all()
+    def say(self, entry: Entry) -> None:
+        """Keep an entry for delivery. When the disk does not take it, it is lost and counted."""
+        try:
+            self._spool.append(encode(entry))
+        except OSError as error:
+            what = "reports" if isinstance(entry, Reported) else "changes of state"
+            self._lost[f"{what} could not be kept for MLflow ({error.strerror or error})"] += 1
+            return
+        if self._idle:
+            with self._changed:
+                self._changed.notify_all()
 
-    def metrics(self, number: int, points: list[MetricPoint]) -> None:
-        """Queue a trial's metrics."""
+    def act(self, label: str, action: Callable[[Moved], None]) -> None:
+        """Have something done in the thread once everything said before has been carried; it may be done again."""
         with self._changed:
-            if len(self._queue) + len(points) > self._capacity:
-                self._dropped[f"trial {number}"] += len(points)
-                return
-            self._queue.extend(_Metric(number, point) for point in points)
+            self._actions.append(_Action(label, action, self._spool.end))
             self._changed.notify_all()
 
     def problem(self) -> str | None:
         """What could not be carried so far, in one line, or None."""
         with self._changed:
-            parts = [f"{label}: {reason}" for label, reason in list(self._refused.items())[:3]]
-            if self._dropped:
-                parts.append(f"{self._dropped.total()} metric values of {_names(self._dropped)} were dropped")
-            if self._queue and self._failing:
-                parts.append(f"{_names(self._waiting())} still to be written: {self._failing}")
+            parts = [self._spool.trouble] if self._spool.trouble else []
+            parts += [f"{label}: {reason}" for label, reason in list(self._refused.items())[:3]]
+            parts += [f"{count} {what}" for what, count in self._lost.items()]
+            if self._failing:
+                parts.append(f"{self._failing}; {self._spool.waiting} reports and changes of state wait")
         return "; ".join(parts) or None
 
+    @property
+    def lost(self) -> int:
+        """Entries that the disk did not take."""
+        return self._lost.total()
+
     def drain(self) -> None:
-        """Wait until everything queued was carried; a ServiceError names what was not when nothing moves any more."""
-        self._wait_while_moving()
-        if self._queue:
+        """Wait until everything was carried; a ServiceError says what was not when nothing moves any more."""
+        if not self._waited():
             raise ServiceError(f"not yet tracked: {self.problem() or 'the service does not answer'}")
 
     def close(self) -> None:
-        """Carry what is left, end the thread, and raise what could not be carried."""
+        """Carry what is left, end the thread, let go of the spool, and raise what could not be carried."""
+        done = self._waited()
         with self._changed:
-            self._closing = True
+            self._stopped = True
             self._changed.notify_all()
-        self._wait_while_moving()
-        if problem := self.problem():
-            raise ServiceError(f"not everything was tracked: {problem}")
+        if done:
+            self._thread.join()
+        self._spool.close()
+        if not done or self.problem():
+            raise ServiceError(f"not everything was tracked: {self.problem() or 'the service does not answer'}")
 
-    def _wait_while_moving(self) -> None:
+    def _waited(self) -> bool:
+        """Hurry, and wait while anything moves; whether everything was carried."""
         with self._changed:
-            self._moved = time.monotonic()
-            while self._queue and not self._stalled():
+            self._hurried += 1
+            self._urgent = True
+            self._moved, tries = time.monotonic(), self._tries
+            self._changed.notify_all()
+            while self._work() and time.monotonic() - self._moved <= self._patience:
+                if self._hopeless and self._tries > tries:
+                    break
                 self._changed.wait(timeout=_FIRST_DELAY)
+            self._hurried -= 1
+            return not self._work()
 
-    def _stalled(self) -> bool:
-        """Whether nothing was carried for as long as our patience lasts."""
-        return time.monotonic() - self._moved > self._patience
-
-    def _waiting(self) -> Counter[str]:
-        return Counter(item.label if isinstance(item, _Write) else f"trial {item.number}" for item in self._queue)
+    def _work(self) -> bool:
+        return bool(self._spool.waiting or self._actions)
 
     def _run(self) -> None:
-        delay = 0.0
-        while batch := self._next():
-            if self._carried(batch):
-                delay = 0.0
-                continue
-            delay = min(max(_FIRST_DELAY, 2 * delay), _LONGEST_DELAY)
-            if not self._wait(delay):
-                return
+        pace, pause, delay = self._make_pace(), 0.0, 0.0
+        while self._awaited(pause):
+            carried = self._round()
+            delay = 0.0 if carried else min(max(_FIRST_DELAY, 2 * delay), _LONGEST_DELAY)
+            pause = pace.pause() if carried else delay
 
-    def _wait(self, delay: float) -> bool:
-        """Pause before the next try; False when there is to be none."""
+    def _awaited(self, pause: float) -> bool:
+        """Wait until there is something to do and it is time for it; False when there never will be."""
         with self._changed:
-            if not self._closing:
-                self._changed.wait_for(lambda: self._closing, timeout=delay)
-                return True
-            self._changed.wait(timeout=_FIRST_DELAY)
-            return not self._stalled()
+            if self._hurried:
+                pause = _FIRST_DELAY if self._failing else 0.0
+            self._changed.wait_for(lambda: self._stopped or self._urgent, timeout=pause)
+            self._idle = True
+            self._changed.wait_for(lambda: self._stopped or self._work())
+            self._idle = self._urgent = False
+            return not self._stopped
 
-    def _next(self) -> list[_Write | _Metric]:
-        """What to carry next, left in the queue until it is carried: one write, or metrics; empty at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closing)
-            batch = list(itertools.islice(self._queue, _BATCH))
-        if not batch or isinstance(batch[0], _Write):
-            return batch[:1]
-        return list(itertools.takewhile(lambda item: isinstance(item, _Metric), batch))
+    def _round(self) -> bool:
+        """Carry one batch, or act; False when it must be tried again."""
+        action = self._actions[0] if self._actions else None
+        try:
+            lines, position = self._spool.read(MOST_ENTRIES, action.position if action else None)
+        except OSError as error:
+            return self._failed(error)
+        if lines:
+            if carried := self._carried(self._entries(lines)):
+                self._spool.delivered(position, len(lines))
+        elif carried := action is not None and self._attempted(action.label, action.act):
+            self._actions.popleft()
+        if carried:
+            self._succeeded()
+        return carried
 
-    def _carried(self, batch: list[_Write | _Metric]) -> bool:
-        """Send a batch; False when it must be tried again."""
-        for label, send in self._sends(batch):
+    def _entries(self, lines: Sequence[bytes]) -> list[Entry]:
+        entries = []
+        for line in lines:
             try:
-                send()
-            except Exception as error:
-                if self._is_transient(error):
-                    self._failing = self._reason(error)
-                    return False
-                with self._changed:
-                    self._refused.setdefault(label, f"{type(error).__name__}: {self._reason(error)}")
-        with self._changed:
-            for _ in batch:
-                self._queue.popleft()
-            self._moved = time.monotonic()
-            self._changed.notify_all()
+                entries.append(decode(line))
+            except ValueError as error:
+                self._refused.setdefault("a damaged line was left out", str(error))
+        return entries
+
+    def _carried(self, entries: Sequence[Entry]) -> bool:
+        """Deliver entries, one by one when they are refused together, so that only the bad ones are left out."""
+        if len(entries) < 2:
+            return all(self._attempted(_label(entry), partial(self._deliver, entries)) for entry in entries)
+        try:
+            self._deliver(entries, self._progressed)
+        except Exception as error:
+            if self._verdict(error) is Verdict.REFUSED:
+                return all(self._carried([entry]) for entry in entries)
+            return self._failed(error)
         return True
 
-    def _sends(self, batch: list[_Write | _Metric]) -> Iterator[tuple[str, Callable[[], None]]]:
-        by_trial: dict[int, list[MetricPoint]] = {}
-        for item in batch:
-            if isinstance(item, _Write):
-                yield item.label, item.send
-            else:
-                by_trial.setdefault(item.number, []).append(item.point)
-        for number, points in by_trial.items():
-            yield f"metrics of trial {number}", partial(self._send_metrics, number, points)
+    def _attempted(self, label: str, act: Callable[[Moved], None]) -> bool:
+        """Whether it is done with: it succeeded, or never will."""
+        try:
+            act(self._progressed)
+        except Exception as error:
+            if self._verdict(error) is not Verdict.REFUSED:
+                return self._failed(error)
+            with self._changed:
+                self._refused.setdefault(label, f"{type(error).__name__}: {self._reason(error)}")
+        return True
+
+    def _progressed(self) -> None:
+        self._moved = time.monotonic()
+
+    def _succeeded(self) -> None:
+        with self._changed:
+            self._tries += 1
+            self._moved, self._failing, self._hopeless = time.monotonic(), "", False
+            self._changed.notify_all()
+
+    def _failed(self, error: Exception) -> bool:
+        with self._changed:
+            self._tries += 1
+            self._failing, self._hopeless = self._reason(error), self._verdict(error) is Verdict.WAIT
+            self._changed.notify_all()
+        return False
 
 
-def _names(labels: Counter[str]) -> str:
-    """The first few labels and how many more there are."""
-    first = ", ".join(list(labels)[:5])
-    return first if len(labels) <= 5 else f"{first} and {len(labels) - 5} more"
+def _label(entry: Entry) -> str:
+    if isinstance(entry, RunUpdate):
+        what = "end" if entry.status.ended else "start"
+        return f"{what} of {entry.name}" if entry.number is None else f"{what} of trial {entry.number}"
+    return f"metrics of trial {entry.number}"

@@ -4,6 +4,7 @@ MLflow takes seconds to import, so it is imported on the first call and not with
 fresh database is slow and goes wrong when two processes do it at once, so it is done under a lock file in the home.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -44,18 +45,50 @@ _SIGNS = {
 """What the nested text of a failed HTTP request says, to what it means."""
 
 
+_PASSING = frozenset(
+    {"INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "RESOURCE_EXHAUSTED", "IO_ERROR"}
+)
+"""Error codes of requests that may succeed later."""
+_REFUSALS = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"})
+"""Error codes of requests that never will, because of what they say; any other is the service's, not the request's."""
+
+
 def connect(home: Home) -> "MlflowClient":
     """A client of the home's MLflow; the database of a new home is made first. Use it inside `service_errors`."""
-    _prepare()
+    require_durable(home)
+    prepare()
     from mlflow import MlflowClient
 
     if is_server(home.mlflow_uri):
         return MlflowClient(tracking_uri=home.mlflow_uri)
+    _require_writable(home.mlflow_uri)
     with _locked(home.mlflow_lock):
         return MlflowClient(tracking_uri=home.mlflow_uri)
 
 
-def _prepare() -> None:
+def require_durable(home: Home) -> None:
+    """Refuse a database that lives in memory: every connection has its own, and all of it ends with the process."""
+    uri = home.mlflow_uri
+    if uri.startswith("sqlite:") and (":memory:" in uri or "mode=memory" in uri or uri.rstrip("/") == "sqlite:"):
+        raise ServiceError(
+            f"MLFLOW_TRACKING_URI is {home.shown_mlflow_uri}, a database in memory that no other process sees and that "
+            "ends with this one; use sqlite:///FILE or a server's address, or unset it to track in PLT_HOME"
+        )
+
+
+def _require_writable(uri: str) -> None:
+    """Raise an OSError when a database file cannot be written; MLflow would try for minutes before it says so."""
+    if not uri.startswith("sqlite:///"):
+        return
+    path = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        path.open("r+b").close()
+    elif not os.access(path.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
+
+
+def prepare() -> None:
     """Set what MLflow reads when it is imported; what the user set wins."""
     for name, value in {**_QUIET, **_PATIENCE}.items():
         os.environ.setdefault(name, value)
@@ -65,7 +98,7 @@ def _prepare() -> None:
 @contextmanager
 def service_errors(home: Home) -> Iterator[None]:
     """Turn what MLflow raises inside into a ServiceError of one line, with the remedy."""
-    _prepare()
+    prepare()
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -108,10 +141,46 @@ def _unusable(home: Home, error: Exception) -> str:
 def is_transient(error: Exception) -> bool:
     """Whether a failed request may succeed later: the server was silent, busy or failing, or the database locked."""
     from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
 
-    if not isinstance(error, MlflowException):
-        return isinstance(error, ConnectionError | TimeoutError)
-    return error.error_code in ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "IO_ERROR")
+    if isinstance(error, MlflowException):
+        return error.error_code in _PASSING
+    return isinstance(error, OSError | SQLAlchemyError)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether a failed request can never succeed as it is, however well the service works."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import DataError, IntegrityError
+
+    if isinstance(error, MlflowException):
+        if error.error_code == "BAD_REQUEST":  # of a database that MLflow cannot use, too
+            return isinstance(error.__cause__, DataError | IntegrityError | None)
+        return error.error_code in _REFUSALS
+    return not isinstance(error, ServiceError) and not is_transient(error)
+
+
+def require_usable(client: "MlflowClient", experiment_id: str) -> None:
+    """Raise a ServiceError when an experiment was deleted; MLflow keeps its name until it is restored or purged."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        experiment = client.get_experiment(experiment_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        raise ServiceError(
+            f"the MLflow experiment {experiment_id} was purged; run the study again to have it made anew"
+        ) from error
+    if experiment.lifecycle_stage == "deleted":
+        raise _deleted(experiment)
+
+
+def _deleted(experiment: "Experiment") -> ServiceError:
+    return ServiceError(
+        f"the MLflow experiment {experiment.name!r} was deleted and MLflow keeps its name; restore it "
+        f"(mlflow experiments restore --experiment-id {experiment.experiment_id}) or give the study another name"
+    )
 
 
 def find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
@@ -122,10 +191,7 @@ def find_experiment(client: "MlflowClient", name: str) -> "Experiment | None":
     """
     experiment = client.get_experiment_by_name(name)
     if experiment is not None and experiment.lifecycle_stage == "deleted":
-        raise ServiceError(
-            f"the MLflow experiment {name!r} was deleted and MLflow keeps its name; restore it "
-            f"(mlflow experiments restore --experiment-id {experiment.experiment_id}) or give the study another name"
-        )
+        raise _deleted(experiment)
     return experiment
 
 

@@ -1,84 +1,106 @@
 """A tracker that projects a study into MLflow: one experiment, a parent run for the study, a child run per trial.
 
-Opening and reconciling talk to MLflow directly and fail clearly; everything else is queued for a background thread,
-so a slow or absent server never slows training. `close` waits a bounded time and raises a ServiceError that names
-what is not tracked; nothing of it is lost, because the study's own storage has it and the next `reconcile` brings
-MLflow up to date.
+What is said is put on disk, in the study's folder, and carried from there by a background thread, which also imports
+MLflow, makes its database and reconciles: the caller never waits for MLflow, however slow or absent it is, and a
+killed driver loses nothing. What MLflow has not taken when `close` loses patience stays on disk; the next driver of
+the study delivers it before anything else.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from orchestrator.errors import ServiceError
 from orchestrator.home import Home
 from orchestrator.records import StudyRecord, TrialRecord
-from orchestrator.tracking import projection
-from orchestrator.tracking.flusher import Flusher
-from orchestrator.tracking.mlflow_connection import is_transient, reason, service_errors
+from orchestrator.tracking import updates
+from orchestrator.tracking.entry import Reported
+from orchestrator.tracking.flusher import Flusher, Verdict
+from orchestrator.tracking.mlflow_connection import (
+    is_refusal,
+    is_transient,
+    prepare,
+    reason,
+    require_durable,
+    service_errors,
+)
 from orchestrator.tracking.mlflow_projection import MlflowProjection
 from orchestrator.tracking.mlflow_runs import MlflowRuns
+from orchestrator.tracking.spool import Spool
 from orchestrator.tracking.tracked_run import Point, TrackedRun
 from workers.protocol import MetricReport
 
 
 class MlflowTracker:
-    """One study's runs in MLflow. `close` and `reconcile` give up after `patience` seconds without any progress."""
+    """One study's runs in MLflow. Say `start_study` first; the study's driver lock must be held from then on."""
 
     def __init__(
         self, home: Home, study_name: str, clock: Callable[[], float] = time.time, patience: float = 20.0
     ) -> None:
-        """Open the study's experiment, making it when it is new.
+        """Nothing is opened yet. `close` gives up after `patience` seconds without any progress.
 
         Raises:
-            ServiceError: MLflow cannot be reached, or the experiment was deleted.
+            ServiceError: The tracking address is a database in memory.
         """
+        require_durable(home)
+        prepare()
         self.study_name = study_name
         self._home = home
         self._clock = clock
-        self._said = 0.0
-        """When the last report was said, in seconds since the epoch."""
-        with service_errors(home):
-            self._store = MlflowRuns(home, study_name, create=True)
-        self._projection = MlflowProjection(self._store)
-        self._flusher = Flusher(self._projection.add_metrics, is_transient, reason, patience=patience)
+        self._patience = patience
+        self._created: str | None = None
+        self._said = 0
+        """When something was last said, in milliseconds since the epoch."""
+        self._running: dict[int, TrialRecord] = {}
+        self._projection = MlflowProjection(self._open_store)
+        self._opened: Flusher | None = None
 
     def start_study(self, study: StudyRecord) -> None:
-        """Find or make the parent run, and store the resolved spec as its artifact `spec.json`."""
-        self._flusher.drain()
-        with service_errors(self._home):
-            self._projection.open_study(study)
+        """Find or make the parent run, and store the resolved spec as its artifact `spec.json`.
+
+        Raises:
+            ServiceError: The study's folder cannot be written to.
+        """
+        self._created = study.created.isoformat() if study.created else None
+        if self._opened is None:
+            self._opened = self._open_flusher()
+        self._opened.say(updates.study_started(study, self._now()))
 
     def start_trial(self, trial: TrialRecord) -> None:
         """Find or make the trial's run and mark it running."""
-        self._flusher.write(f"start of trial {trial.number}", partial(self._projection.start, trial))
+        self._running[trial.number] = trial
+        self._flusher.say(updates.trial_started(trial, self._now()))
 
     def report(self, number: int, report: MetricReport) -> None:
-        """Queue a report's metrics; never waits."""
-        metrics = projection.report_metrics(report)
-        self._said = max(self._clock(), self._said + 0.001)  # MLflow keeps milliseconds, and no order within one
-        self._flusher.metrics(
-            number, [(name, Point(report.step, value, self._said)) for name, value in metrics.items()]
-        )
+        """Keep a report's metrics for MLflow."""
+        self._flusher.say(Reported(number=number, time=self._now(), report=report))
 
     def finish_trial(self, trial: TrialRecord) -> None:
         """Write final metrics and tags, the traceback of a failure as an artifact, and end the run."""
-        self._flusher.write(f"end of trial {trial.number}", partial(self._projection.finish, trial))
+        self._running.pop(trial.number, None)
+        self._flusher.say(updates.trial_ended(trial, self._now()))
 
     def finish_study(self, study: StudyRecord) -> None:
         """Write the counts, end what still runs as KILLED, and end the parent run."""
-        self._flusher.write("end of the study", partial(self._projection.finish_study, study))
+        for trial in {**self._running, **self._still_running(study)}.values():
+            self.finish_trial(trial)
+        if self._flusher.lost:
+            self.reconcile(study)
+        self._flusher.say(updates.study_ended(study, self._now()))
 
     def reconcile(self, study: StudyRecord, owned: Sequence[int] = ()) -> None:
-        """Make the runs equal the record; see the protocol. Duplicates also go to MLflow's trash."""
-        self._flusher.drain()
-        with service_errors(self._home):
-            self._projection.reconcile(study, frozenset(owned))
+        """Make the runs equal the record, in the background; see the protocol. Duplicates also go to the trash."""
+        time, numbers = self._now(), frozenset(owned)
+        self._flusher.act(
+            "bringing MLflow up to date", lambda moved: self._projection.reconcile(study, numbers, time, moved)
+        )
 
     def close(self) -> None:
-        """Wait until everything said has arrived; a ServiceError names what has not."""
+        """Wait until everything said has arrived; a ServiceError says what has not, and what becomes of it."""
+        if self._opened is None:
+            return
         try:
-            self._flusher.close()
+            self._opened.close()
         except ServiceError as error:
             raise ServiceError(
                 f"{error} (MLflow at {self._home.shown_mlflow_uri}); every result is kept in PLT_HOME, "
@@ -87,20 +109,62 @@ class MlflowTracker:
 
     def problem(self) -> str | None:
         """What MLflow has not taken so far, in one line, or None."""
-        return self._flusher.problem()
+        return None if self._opened is None else self._opened.problem()
 
     def runs(self) -> list[TrackedRun]:
         """Every trial's run, by number, once everything said has arrived."""
-        self._flusher.drain()
-        return sorted(self._store.find("trial"), key=lambda run: (run.number or 0, run.run_id))
+        with self._read() as store:
+            return sorted(store.find("trial"), key=lambda run: (run.number or 0, run.run_id))
 
     def parent(self) -> TrackedRun | None:
         """The study's own run, once it was started."""
-        self._flusher.drain()
-        return next(iter(self._store.find("study")), None)
+        with self._read() as store:
+            return next(store.find("study"), None)
 
     def history(self, number: int, metric: str) -> list[Point]:
         """A metric's curve, one point per step; empty when it was never reported."""
-        self._flusher.drain()
-        run_id = self._projection.run_id(number)
-        return [] if run_id is None else self._store.history(run_id, metric)
+        with self._read() as store:
+            run_id = self._projection.run_id(number)
+            return [] if run_id is None else store.history(run_id, metric)
+
+    @contextmanager
+    def _read(self) -> Iterator[MlflowRuns]:
+        """The runs, while the background thread is idle."""
+        if self._opened is not None:
+            self._opened.drain()
+        with service_errors(self._home):
+            yield self._projection.store
+
+    @property
+    def _flusher(self) -> Flusher:
+        if self._opened is None:
+            raise RuntimeError("start_study comes before anything else is said of a study")
+        return self._opened
+
+    def _open_flusher(self) -> Flusher:
+        path = self._home.spool(self.study_name)
+        try:
+            spool = Spool(path)
+        except OSError as error:
+            raise ServiceError(f"{path} cannot be written ({error.strerror}); make room or set PLT_HOME") from error
+        return Flusher(spool, self._projection.deliver, _verdict, reason, patience=self._patience)
+
+    def _open_store(self) -> MlflowRuns:
+        store = MlflowRuns(self._home, self.study_name, create=True)
+        store.created = self._created
+        return store
+
+    def _still_running(self, study: StudyRecord) -> dict[int, TrialRecord]:
+        """What the record knows of the trials that still run."""
+        return {trial.number: trial for trial in study.trials if trial.number in self._running}
+
+    def _now(self) -> int:
+        """Later than ever before: MLflow keeps milliseconds, and of what is said within one the largest value wins."""
+        self._said = max(round(self._clock() * 1000), self._said + 1)
+        return self._said
+
+
+def _verdict(error: Exception) -> Verdict:
+    if is_transient(error):
+        return Verdict.RETRY
+    return Verdict.REFUSED if is_refusal(error) else Verdict.WAIT

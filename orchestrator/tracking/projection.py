@@ -21,6 +21,8 @@ STUDY = "plt.study_created"
 NUMBER = "plt.trial"
 CONFIGURATION = "plt.configuration"
 SEED = "plt.seed"
+STATE = "plt.state"
+"""Tag: Optuna's state of a trial that ended, or the study's state."""
 CURVES = "plt.curves"
 """Tag: names of the metrics that were reported during training, joined by commas."""
 TOKENS = "progress/tokens"
@@ -71,7 +73,7 @@ def identity_tags(trial: TrialRecord) -> dict[str, str]:
 
 def outcome_tags(trial: TrialRecord) -> dict[str, str]:
     """Optuna's state, attempts, feasibility, why it failed, and the facts that the last attempt sent."""
-    tags = {"plt.state": trial.state.value, "plt.feasible": str(trial.feasible).lower()}
+    tags = {STATE: trial.state.value, "plt.feasible": str(trial.feasible).lower()}
     if trial.attempts:
         tags["plt.attempt"] = str(trial.attempts[-1].number)
         tags |= {f"info.{name}": str(value) for name, value in _flat(trial.attempts[-1].info).items()}
@@ -98,7 +100,7 @@ def study_tags(study: StudyRecord) -> dict[str, str]:
         "plt.search": ", ".join(study.search),
         "plt.seeds": ", ".join(str(seed) for seed in study.seeds),
         "plt.budget": str(study.budget),
-        "plt.state": study.state.value,
+        STATE: study.state.value,
         "plt.message": study.message,
         "mlflow.note.content": study.question,
     }

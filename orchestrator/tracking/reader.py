@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import ServiceError, StudyError
 from orchestrator.home import Home
 from orchestrator.records import StudyRecord
-from orchestrator.study import list_studies, read_study
+from orchestrator.studies import list_studies, read_study
 from orchestrator.tracking import projection
 from orchestrator.tracking.mlflow_connection import is_server, service_errors
 from orchestrator.tracking.tracked_run import Point, TrackedRun

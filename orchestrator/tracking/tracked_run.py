@@ -37,6 +37,10 @@ class Point(NamedTuple):
     """Seconds since the epoch."""
 
 
+MetricPoint = tuple[str, Point]
+"""A metric's name and one of its points."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrackedRun:
     """One run as the tracking system shows it."""

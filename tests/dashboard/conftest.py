@@ -16,7 +16,8 @@ from orchestrator.driver_lock import driver_lock
 from orchestrator.home import Home
 from orchestrator.records import Objective, StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.spec import load_spec
-from orchestrator.study import Study, read_study
+from orchestrator.studies import read_study
+from orchestrator.study import Study
 from orchestrator.tracking.mlflow_tracker import MlflowTracker
 from workers.protocol import Failure, FailureReason, MetricReport, TrialOutcome
 

@@ -13,6 +13,9 @@ from orchestrator.constraints import parse_constraint, violated_constraints, vio
         ("decode/ms_per_token<=12", 10.0, -2.0),
         ("kv/bytes_per_sequence <= 4MB", 4_000_001.0, 1.0),
         ("kv/bytes_per_sequence < 4MiB", 4_194_303.0, -1.0),
+        ("b8/kv/carry_bytes_per_sequence <= 1kB", 1_500.0, 500.0),
+        ("model/parameters <= 1.5M", 1_500_001.0, 1.0),
+        ("train/tokens >= 2k", 1_000.0, 1_000.0),
         ("val/accuracy >= 0.5", 0.25, 0.25),
         ("val/accuracy > 5e-1", 0.75, -0.25),
         ("x >= -1", -3.0, 2.0),
@@ -20,6 +23,12 @@ from orchestrator.constraints import parse_constraint, violated_constraints, vio
 )
 def test_amounts(text: str, value: float, amount: float) -> None:
     assert parse_constraint(text).amount(value) == amount
+
+
+@pytest.mark.parametrize("text", ["val/loss <= 4MB", "decode/ms_per_token <= 12ms", "model/parameters <= 4MB"])
+def test_units_are_those_of_the_metric(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must (be a number, such as|compare with a plain number)"):
+        parse_constraint(text)
 
 
 @pytest.mark.parametrize("text", ["x < 3", "x > 3"])

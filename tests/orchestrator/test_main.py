@@ -183,5 +183,68 @@ def test_another_study_under_the_same_name_is_refused_and_the_old_one_untouched(
     capsys.readouterr()
     before = (home / "studies" / "command-line" / "optuna.journal").read_bytes()
     other = study_file(tmp_path, STUDY.replace("direction: maximize", "direction: minimize"))
-    assert "objectives" in refused(["run", other, "--backend", "local", "--quiet"], capsys)
+    line = refused(["run", other, "--backend", "local", "--quiet"], capsys)
+    assert "objectives" in line
+    assert "--fork" in line
     assert (home / "studies" / "command-line" / "optuna.journal").read_bytes() == before
+
+
+@pytest.mark.usefixtures("home")
+def test_resume_needs_no_study_file_and_can_raise_the_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smaller = study_file(tmp_path, STUDY.replace("configurations: 3", "configurations: 1"))
+    assert main(["run", smaller, "--backend", "local", "--quiet"]) == 0
+    assert main(["resume", "command-line", "--backend", "local", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["resume", "command-line", "--configurations", "3", "--backend", "local", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["budget"], summary["trials"]["COMPLETE"]) == (3, 3)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_fork_takes_over_what_answers_the_new_question(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", study_file(tmp_path), "--backend", "local", "--quiet"]) == 0
+    capsys.readouterr()
+    other = study_file(tmp_path, STUDY.replace("  - {metric: kv/bytes_per_sequence, direction: minimize}\n", ""))
+    assert main(["run", other, "--fork", "command-line-2", "--backend", "local", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trials"]["COMPLETE"] == 3
+    assert main(["export", "command-line-2"]) == 0
+    trials = json.loads(capsys.readouterr().out)
+    assert [trial["forked_from"] for trial in trials] == [f"command-line/{number}" for number in range(3)]
+    assert refused(["run", other, "--fork", "command-line-2", "--backend", "local"], capsys).count("exists already")
+
+
+@pytest.mark.usefixtures("home")
+def test_asking_a_study_that_nobody_drives_is_refused_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("stop", "pause", "resume"):
+        assert "there is no study" in refused([command, "nothing"], capsys)
+    assert "there is no study" in refused(["retry", "nothing", "--failed"], capsys)
+    assert main(["run", study_file(tmp_path), "--backend", "local", "--quiet"]) == 0
+    capsys.readouterr()
+    for command in ("stop", "pause"):
+        assert "plt resume command-line" in refused([command, "command-line"], capsys)
+    assert "no failed trial" in refused(["retry", "command-line", "--failed"], capsys)
+    assert "Missing option '--failed'" in refused(["retry", "command-line"], capsys)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_running_study_is_asked_from_another_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Paused, continued and stopped from outside while it really trains, then resumed to its end."""
+    longer = study_file(tmp_path, STUDY.replace("tokens: 512", "tokens: 20k"))
+    arguments = [sys.executable, "-m", "orchestrator.main", "run", longer, "--backend", "local", "--quiet"]
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as driver:
+        while main(["pause", "command-line"]) != 0 and driver.poll() is None:
+            capsys.readouterr()
+        assert "paused, no device is held" in capsys.readouterr().out
+        assert main(["status", "command-line", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["state"] == "PAUSED"
+        assert main(["resume", "command-line"]) == 0
+        assert "going on" in capsys.readouterr().out
+        assert main(["stop", "command-line"]) == 0
+        assert "stopping" in capsys.readouterr().out
+        assert driver.wait(timeout=60) == 130
+    assert main(["resume", "command-line", "--backend", "local", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["trials"]["COMPLETE"] == 3

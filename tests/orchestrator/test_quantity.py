@@ -14,6 +14,8 @@ from orchestrator import quantity
         (quantity.tokens, "200k", 200_000),
         (quantity.tokens, "1.5B", 1_500_000_000),
         (quantity.tokens, "2e3", 2_000),
+        (quantity.tokens, "2T", 2_000_000_000_000),
+        (quantity.count, "1.5M", 1_500_000),
         (quantity.tokens, "0.3k", 300),
         (quantity.size, "4MB", 4_000_000),
         (quantity.size, "4MiB", 4_194_304),
@@ -29,7 +31,7 @@ def test_text_is_read(read: Callable[[object], object], text: str, value: float)
     assert read(text) == value
 
 
-@pytest.mark.parametrize("read", [quantity.tokens, quantity.size, quantity.seconds])
+@pytest.mark.parametrize("read", [quantity.tokens, quantity.count, quantity.size, quantity.seconds])
 @pytest.mark.parametrize("value", [7, 0.5, None, True])
 def test_what_is_no_text_passes(read: Callable[[object], object], value: object) -> None:
     assert read(value) is value
@@ -46,6 +48,10 @@ def test_what_is_no_text_passes(read: Callable[[object], object], value: object)
         (quantity.size, "0.3B"),
         (quantity.seconds, "2 weeks"),
         (quantity.seconds, "2M"),
+        (quantity.count, "4MB"),
+        (quantity.tokens, "1e999999k"),
+        (quantity.size, "9" * 5000),
+        (quantity.seconds, "1e99999999999h"),
     ],
 )
 def test_other_text_is_refused_with_examples(read: Callable[[object], object], text: str) -> None:

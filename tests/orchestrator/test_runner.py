@@ -12,7 +12,8 @@ from orchestrator.home import Home
 from orchestrator.records import StudyRecord, StudyState, TrialState
 from orchestrator.runner import Runner
 from orchestrator.spec import StudySpec
-from orchestrator.study import Study, read_study
+from orchestrator.studies import read_study
+from orchestrator.study import Study
 from orchestrator.tracking.memory_tracker import MemoryTracker
 from orchestrator.tracking.tracked_run import RunStatus
 from workers.protocol import (
@@ -22,8 +23,10 @@ from workers.protocol import (
     FailureReason,
     MetricReport,
     Request,
+    ShouldStop,
     TrialOutcome,
     TrialRequest,
+    never_stop,
 )
 
 
@@ -43,7 +46,8 @@ class Work:
         self.benchmarks: list[BenchmarkRequest] = []
         self._trouble = trouble
 
-    def __call__(self, request: Request) -> Iterator[MetricReport | TrialOutcome]:
+    def __call__(self, request: Request, should_stop: ShouldStop = never_stop) -> Iterator[MetricReport | TrialOutcome]:
+        del should_stop
         asked = self.benchmarks if isinstance(request, BenchmarkRequest) else self.trials
         asked.append(request)  # type: ignore[arg-type]
         trouble = self._trouble(request, len(asked))
@@ -82,11 +86,17 @@ class Driven:
     """One run of a study, with its parts at hand."""
 
     def __init__(
-        self, root: Path, study_spec: StudySpec, work: Execute, clock: Callable[[], float] = lambda: 0.0
+        self,
+        root: Path,
+        study_spec: StudySpec,
+        work: Execute,
+        clock: Callable[[], float] = lambda: 0.0,
+        prepare: Callable[[Study], object] = lambda _study: None,
     ) -> None:
         self.home = Home(root)
         self.tracker = MemoryTracker(study_spec.name)
         self.study = Study.open(study_spec, self.home)
+        prepare(self.study)
         backend = LocalBackend(execute=work, hardware=lambda: {"device": "made up"})
         self.record: StudyRecord = Runner(
             spec=study_spec, study=self.study, backend=backend, tracker=self.tracker, home=self.home, clock=clock
@@ -104,7 +114,7 @@ def test_every_point_is_trained_once_and_measured_once_per_architecture(tmp_path
     for trial, request in zip(record.trials, work.trials, strict=True):
         assert trial.metrics["val/bits_per_byte"] == bits(request)
         assert trial.values == (bits(request), latency(request.model.num_loops))
-    assert len({request.checkpoint_folder for request in work.trials}) == 10
+    assert len({request.folder for request in work.trials}) == 10
     assert read_study(Home(tmp_path), "runner-test").trials == record.trials
 
 
@@ -226,15 +236,23 @@ def test_a_killed_driver_is_continued_and_nothing_finished_runs_again(tmp_path: 
     assert [run.number for run in driven.tracker.runs()] == list(range(5))
 
 
-def test_wall_clock_ends_the_asking_and_says_so(tmp_path: Path) -> None:
+def ticking(step: float = 1.0) -> Callable[[], float]:
+    """A clock that goes on by so much whenever it is asked."""
     ticks = itertools.count()
-    record = Driven(
-        tmp_path, spec(budget={"configurations": 10, "wall_clock": "5s"}), Work(), clock=lambda: float(next(ticks))
-    ).record
+    return lambda: step * next(ticks)
+
+
+def test_wall_clock_ends_the_study_and_gives_back_what_ran(tmp_path: Path) -> None:
+    budget = {"configurations": 10, "wall_clock": "20s"}
+    record = Driven(tmp_path, spec(budget=budget), Work(), clock=ticking()).record
     assert record.state is StudyState.INTERRUPTED
     assert "wall-clock" in record.message
-    assert 0 < len(record.trials) < 5
-    assert all(trial.state is TrialState.COMPLETE for trial in record.trials)
+    states = [trial.state for trial in record.trials]
+    assert 0 < len(states) < 5
+    assert set(states) <= {TrialState.COMPLETE, TrialState.WAITING}
+    whole = Driven(tmp_path / "whole", spec(), Work()).record
+    continued = Driven(tmp_path, spec(), Work()).record
+    assert [(t.params, t.values) for t in continued.trials] == [(t.params, t.values) for t in whole.trials]
 
 
 def test_a_request_to_stop_is_heard_between_events(tmp_path: Path) -> None:
@@ -266,13 +284,24 @@ def test_interrupts_do_not_use_up_attempts(tmp_path: Path) -> None:
     assert len(first.attempts) == 5
 
 
-def test_a_failed_study_goes_on_when_the_cause_is_mended(tmp_path: Path) -> None:
+def test_failed_trials_are_tried_again_when_the_cause_is_mended(tmp_path: Path) -> None:
+    """Exactly the failed ones run again, as new trials; the failures stay on record."""
     failure = Failure(reason=FailureReason.DIVERGED, message="train/loss is nan")
-    bad = Work(lambda r, _n: failure if isinstance(r, TrialRequest) else None)
-    assert Driven(tmp_path, spec(seeds=[0, 1]), bad).record.state is StudyState.FAILED
-    record = Driven(tmp_path, spec(seeds=[0, 1]), Work()).record
-    assert record.state is StudyState.COMPLETE
-    assert [trial.state for trial in record.trials].count(TrialState.COMPLETE) == 5
+    loops_3 = Work(lambda r, _n: failure if isinstance(r, TrialRequest) and r.model.num_loops == 3 else None)
+    tolerant = spec(budget={"configurations": 10, "max_failure_rate": 1.0})
+    assert Driven(tmp_path, tolerant, loops_3).record.state is StudyState.COMPLETE
+    work = Work()
+    driven = Driven(tmp_path, tolerant, work, prepare=lambda study: study.retry_failed())
+    assert [request.model.num_loops for request in work.trials] == [3, 3]
+    assert [trial.state for trial in driven.record.trials] == [TrialState.COMPLETE] * 3 + [TrialState.FAIL] * 2 + [
+        TrialState.COMPLETE
+    ] * 2
+    assert [trial.retries for trial in driven.record.trials] == [None] * 5 + [3, 4]
+    assert len({trial.configuration for trial in driven.record.trials}) == 5
+    assert [run.number for run in driven.tracker.runs()] == list(range(7))
+    nothing = Work()
+    Driven(tmp_path, tolerant, nothing, prepare=lambda study: study.retry_failed())
+    assert not nothing.trials
 
 
 def test_a_small_study_whose_trials_all_fail_has_failed(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from orchestrator.errors import ServiceError, StudyError
 from orchestrator.home import Home
 from orchestrator.records import StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.spec import StudySpec
-from orchestrator.study import Study, list_studies, read_study
+from orchestrator.studies import list_studies, read_study
+from orchestrator.study import Study
 from workers.protocol import Failure, FailureReason, TrialOutcome
 
 MakeSpec = Callable[..., StudySpec]
@@ -76,12 +77,25 @@ def asked(study: Study) -> TrialRecord:
     return trial
 
 
-def test_all_seeds_of_a_configuration_come_together(make_spec: MakeSpec, home: Home) -> None:
-    record = drive(make_spec(seeds=[3, 1], budget={"configurations": 4}), home)
-    assert [trial.seed for trial in record.trials] == [3, 1] * 4
-    assert [trial.configuration for trial in record.trials[::2]] == [t.configuration for t in record.trials[1::2]]
+def test_every_configuration_is_asked_once_before_any_gets_a_further_seed(make_spec: MakeSpec, home: Home) -> None:
+    record = drive(make_spec(seeds=[3, 1], replicate="all", budget={"configurations": 4}), home)
+    assert [trial.seed for trial in record.trials] == [3] * 4 + [1] * 4
+    first, second = record.trials[:4], record.trials[4:]
+    assert {trial.configuration for trial in first} == {trial.configuration for trial in second}
     assert len({trial.configuration for trial in record.trials}) == 4
     assert all(trial.state is TrialState.COMPLETE for trial in record.trials)
+
+
+def test_a_clearly_dominated_configuration_gets_no_further_seed(make_spec: MakeSpec, home: Home) -> None:
+    """The front is replicated first, which shows how small the noise is; then a single loop has clearly lost."""
+    record = drive(make_spec(seeds=[0, 1, 2]), home)
+    seeds = {loops: [t.seed for t in record.trials if t.params["num_loops"] == loops] for loops in (1, 2, 3)}
+    assert len(seeds[3]) == 4 * 3
+    assert seeds[1] == [0]
+    assert 4 <= len(seeds[2]) < 4 * 3
+    study = Study.open(make_spec(seeds=[0, 1, 2]), home)
+    assert study.ask() is None
+    assert "clearly dominated, with fewer seeds" in study.why_exhausted()
 
 
 def test_a_trial_is_recorded_whole(make_spec: MakeSpec, home: Home) -> None:
@@ -111,7 +125,7 @@ def test_a_trial_is_recorded_whole(make_spec: MakeSpec, home: Home) -> None:
 )
 def test_the_budget_is_a_total(make_spec: MakeSpec, home: Home, budget: int, expected: int, why: str) -> None:
     """Killed and continued at every point: the number of distinct configurations is exact."""
-    spec = make_spec(budget={"configurations": budget}, seeds=[0, 1], sampler={"name": "tpe"})
+    spec = make_spec(budget={"configurations": budget}, seeds=[0, 1], replicate="all", sampler={"name": "tpe"})
     for _ in range(7):
         drive(spec, home, most=2)
         Study.open(spec, home).ask()  # a driver killed while this trial runs
@@ -212,7 +226,7 @@ def test_a_failure_is_kept(make_spec: MakeSpec, home: Home) -> None:
 def test_a_configuration_that_is_infeasible_beforehand_gets_no_more_seeds(make_spec: MakeSpec, home: Home) -> None:
     spec = make_spec(seeds=[0, 1, 2], constraints=["train/loss <= 1"])
     study = Study.open(spec, home)
-    trial = study.infeasible(asked(study).number, {"train/loss": 3.0})
+    trial = study.prune(asked(study).number, {"train/loss": 3.0})
     assert (trial.state, trial.feasible, trial.violations) == (TrialState.PRUNED, False, {"train/loss <= 1": 2.0})
     assert trial.metrics == {"train/loss": 3.0}
     following = asked(study)
@@ -280,7 +294,7 @@ def test_another_question_under_the_same_name_is_refused(
     with pytest.raises(StudyError) as caught:
         Study.open(make_spec(**changes), home)
     assert named in str(caught.value)
-    assert "give the new study another name, or move" in str(caught.value)
+    assert "--fork NEW-NAME" in str(caught.value)
     assert read_study(home, "small") == before
 
 
@@ -308,7 +322,7 @@ def test_only_a_living_driver_shows_running(make_spec: MakeSpec, home: Home) -> 
         assert living == study.record()
     dead = read_study(home, "small")
     assert (dead.state, dead.driver, dead.trials[0].state) == (StudyState.INTERRUPTED, None, TrialState.WAITING)
-    assert "run it again" in dead.message
+    assert "`plt resume small` continues it" in dead.message
     assert dead.created == datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
     study.set_state(StudyState.COMPLETE, "every point evaluated")
     assert (read_study(home, "small").state, read_study(home, "small").message) == (

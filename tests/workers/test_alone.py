@@ -16,7 +16,7 @@ model = ModelConfig(vocab_size=4, hidden_size=16, intermediate_size=16, num_hidd
 data = DataConfig(corpus="phop", seq_len=16, eval_sequences=4)
 trial = TrialRequest(attempt_id="t", model=model, data=data,
                      train=TrainConfig(tokens=128, batch_size=2, precision="float32", compile="off"), seed=0,
-                     data_folder=sys.argv[1], checkpoint_folder=sys.argv[1] + "/checkpoint", threads=1)
+                     data_folder=sys.argv[1], folder=sys.argv[1] + "/attempt", threads=1)
 grid = BenchmarkConfig(context=16, generate=2, repeats=1)
 benchmark = BenchmarkRequest(attempt_id="b", model=model, benchmark=grid)
 for request, metric in ((trial, "tasks/phop/accuracy"), (benchmark, "decode/ms_per_token")):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from workers.attempt_folder import AttemptFolder
 from workers.config import BenchmarkConfig, DataConfig, ModelConfig, TrainConfig, variant_knobs
 from workers.config.counts import flops_per_token, kv_bytes_per_sequence, parameter_count
 from workers.data import prepare
@@ -50,7 +51,7 @@ def request_(tmp_path: Path) -> TrialRequest:
         train=TrainConfig(tokens=10 * 8 * 16, batch_size=8, evaluations=2),
         seed=7,
         data_folder=str(tmp_path / "data"),
-        checkpoint_folder=str(tmp_path / "attempt"),
+        folder=str(tmp_path / "attempt"),
     )
 
 
@@ -65,7 +66,7 @@ def test_a_trial_trains_evaluates_and_saves_its_model(request_: TrialRequest) ->
     reports, outcome = run(request_)
     assert outcome.failure is None
     assert [report.step for report in reports] == list(range(1, 11))
-    model = load_pretrained(request_.checkpoint_folder)
+    model = load_pretrained(AttemptFolder(request_.folder).model)
     expected = evaluate(model, prepare(DATA, Path(request_.data_folder)).evaluation_set(), 8)
     assert {name: outcome.metrics[name] for name in expected} == expected
     assert {name: reports[-1].metrics[name] for name in expected} == expected
@@ -75,7 +76,7 @@ def test_a_trial_says_what_it_cost_and_where_it_ran(request_: TrialRequest) -> N
     _, outcome = run(request_)
     assert outcome.metrics["model/parameters"] == parameter_count(MODEL)
     assert outcome.metrics["model/parameters"] == sum(
-        parameter.numel() for parameter in load_pretrained(request_.checkpoint_folder).parameters()
+        parameter.numel() for parameter in load_pretrained(AttemptFolder(request_.folder).model).parameters()
     )
     assert outcome.metrics["train/tokens"] == 10 * 8 * 16
     assert outcome.metrics["train/flops"] == flops_per_token(MODEL, 16) * 10 * 8 * 16
@@ -115,7 +116,7 @@ def test_divergence_is_a_failure_that_keeps_the_last_metrics(request_: TrialRequ
     assert "is nan" in outcome.failure.message
     assert len(reports) < 10
     assert outcome.metrics["model/parameters"] == parameter_count(MODEL)
-    assert not Path(request_.checkpoint_folder).exists()
+    assert not AttemptFolder(request_.folder).model.exists()
 
 
 def test_what_cannot_be_trained_is_a_failure_in_one_line(request_: TrialRequest) -> None:
@@ -165,7 +166,7 @@ def test_a_trial_can_be_left_at_any_report(request_: TrialRequest) -> None:
     assert isinstance(next(attempt), MetricReport)
     attempt.close()  # type: ignore[attr-defined]
     assert list(attempt) == []
-    assert not Path(request_.checkpoint_folder).exists()
+    assert not AttemptFolder(request_.folder).model.exists()
     assert run(request_)[1].failure is None
 
 

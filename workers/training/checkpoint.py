@@ -6,10 +6,11 @@
       random.safetensors      states of torch's random number generators, `cpu` and `cuda`
       trainer.json            what the run is, how far it came, and how it computes
 
-A folder is written aside and renamed, so it is whole or absent.
+A folder is written aside, flushed to the disk and renamed, so it is whole or absent, even after a power cut.
 """
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -22,7 +23,8 @@ from torch import Tensor
 
 from workers.models import CheckpointError, LoopedTransformer, load_pretrained, save_pretrained
 
-FORMAT = "plt-trainer/1"
+FORMAT = "plt-trainer/2"
+_ADAMW_STATE = {"exp_avg", "exp_avg_sq", "step"}
 
 
 def save_checkpoint(
@@ -37,9 +39,11 @@ def save_checkpoint(
         save_file(_random_states(), aside / "random.safetensors")
         text = json.dumps({"format": FORMAT, **facts}, indent=1, allow_nan=False)
         (aside / "trainer.json").write_text(text, encoding="utf-8")
+        _flush(aside)
         if folder.exists():
             shutil.rmtree(folder)
         aside.rename(folder)
+        _sync(folder.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -71,12 +75,15 @@ def refuse_difference(folder: Path, saved: Mapping[str, Any], wanted: Mapping[st
 
 
 def load_checkpoint(folder: Path, model: LoopedTransformer, optimizer: torch.optim.Optimizer) -> None:
-    """Put a checkpoint of this very model into `model`, `optimizer` and torch's random number generators."""
+    """Put a checkpoint of this very model into `model`, `optimizer` and torch's random number generators.
+
+    Everything is read and checked before the model and the optimizer are touched.
+    """
     saved, tensors = load_pretrained(folder / "model"), load_file(folder / "optimizer.safetensors")
     states, random = _optimizer_states(model, tensors), load_file(folder / "random.safetensors")
+    _restore_random_states(random)
     model.load_state_dict(saved.state_dict())
     optimizer.state.update(states)
-    _restore_random_states(random)
 
 
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -93,6 +100,11 @@ def _optimizer_states(model: LoopedTransformer, tensors: Mapping[str, Tensor]) -
     for name, tensor in tensors.items():
         parameter, _, key = name.rpartition(".")
         states[parameters[parameter]][key] = tensor.to(parameters[parameter].device)
+    for name, state in zip(parameters, states.values(), strict=True):
+        if tensors and state.keys() != _ADAMW_STATE:
+            raise CheckpointError(
+                f"the optimizer's state of {name} is {sorted(state)}; it must be {sorted(_ADAMW_STATE)}"
+            )
     return states
 
 
@@ -102,6 +114,20 @@ def _optimizer_tensors(model: LoopedTransformer, optimizer: torch.optim.Optimize
         for name, parameter in model.named_parameters()
         for key, value in optimizer.state[parameter].items()
     }
+
+
+def _flush(folder: Path) -> None:
+    """Have the disk hold every file below a folder."""
+    for path in folder.rglob("*"):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _random_states() -> dict[str, Tensor]:

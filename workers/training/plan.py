@@ -1,8 +1,10 @@
-"""How a run computes its steps: in which precision, and compiled or not."""
+"""How a run computes its steps: in which precision, compiled or not, and how much of a batch at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from workers.config import TrainConfig
 
 StepPrecision = Literal["float32", "bfloat16"]
 
@@ -19,6 +21,8 @@ class Plan:
     """In words, why `precision` and `compile` are what they are."""
     step_seconds: Mapping[str, float] = field(default_factory=dict)
     """What was timed: `float32`, `bfloat16`, `compiled` steps, and `compilation` itself."""
+    micro_batch_size: int | None = None
+    """Sequences per forward pass; None means what `TrainConfig` says."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -27,4 +31,12 @@ class Plan:
             "compile": self.compile,
             "reasons": dict(self.reasons),
             "step_seconds": dict(self.step_seconds),
+            "micro_batch_size": self.micro_batch_size,
         }
+
+
+def halved_micro_batch(config: TrainConfig, halvings: int) -> int | None:
+    """Sequences per forward pass after so many halvings of what `config` asks for, at least 1; None without any."""
+    if halvings == 0:
+        return None
+    return max(1, (config.micro_batch_size or config.batch_size) >> halvings)

@@ -43,8 +43,17 @@ class Stepper:
         self.optimizer = make_optimizer(model, config)
         self.device = next(model.parameters()).device
         self._config = config
+        self.follow(plan)
+
+    def follow(self, plan: Plan) -> None:
+        """Compute as `plan` says from now on; the optimizer goes on from where it is."""
         self.plan = plan
         self._loss = _compiled(summed_loss) if plan.compile else summed_loss
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Sequences per forward pass."""
+        return self.plan.micro_batch_size or self._config.micro_batch_size or self._config.batch_size
 
     def step(self, batch: Batch, lr: float) -> Tensor:
         """Train on a batch; gives its mean loss in nats per labelled slot, still on the device."""
@@ -60,7 +69,7 @@ class Stepper:
         """Forward and backward, one micro-batch after the other; the mean loss of the batch."""
         labelled = max(1, int((batch.targets != IGNORED).sum()))
         inputs, targets = self._to_device(batch)
-        size = self._config.micro_batch_size or len(inputs)
+        size = self.micro_batch_size
         total = torch.zeros((), device=self.device)
         for start in range(0, len(inputs), size):
             rows = slice(start, start + size)

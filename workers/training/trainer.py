@@ -2,25 +2,27 @@
 
     trainer = Trainer(model, dataset, config, seed=0)
     for report in trainer.run(): ...          can be left at any report
-    trainer.save(folder)                      and, in another process, trainer.restore(folder) before run()
+    trainer.save(folder)                      between any two steps, and, in another process,
+    trainer.restore(folder)                   before run()
 
 A run has up to `REPORTS` reports of the mean loss since the last one, and `config.evaluations` of them, evenly spaced,
-also carry held-out metrics. Which steps report depends on the number of steps alone. On a CPU a resumed run gives the
-numbers of the unbroken one, bit for bit.
+also carry held-out metrics; so do those that are asked for by token counts. Which steps report depends on these and on
+the number of steps alone. On a CPU a resumed run gives the numbers of the unbroken one, bit for bit.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from workers.config import TrainConfig
 from workers.data import Batch, Dataset
 from workers.evaluation.accuracy import evaluate
-from workers.models import LoopedTransformer
+from workers.models import CheckpointError, LoopedTransformer
 from workers.protocol import MetricReport
 from workers.training.checkpoint import load_checkpoint, read_checkpoint, refuse_difference, save_checkpoint
 from workers.training.divergence import DivergenceError
@@ -46,9 +48,11 @@ class Trainer:
         before_step: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
         started: float | None = None,
+        evaluate_at: Sequence[int] = (),
     ) -> None:
-        """`before_step` is called before every step and may wait; its time does not count as training.
+        """`before_step` is called before every step and may wait or save; its time does not count as training.
 
+        `evaluate_at` are token counts at which to report an evaluation too; those after the end are ignored.
         `started` is when the attempt began, in the clock's seconds; by default now.
         """
         self.model = model
@@ -61,67 +65,112 @@ class Trainer:
         self._stepper = Stepper(model, config, plan or Plan())
         self._before_step, self._clock = before_step, clock
         self._started = clock() if started is None else started
+        self._evaluations = evenly_spaced(self.steps, config.evaluations) | self._steps_at(evaluate_at)
+        self._reported_step = 0
+        self._loss_since_report = torch.zeros((), device=self._stepper.device)
+        self._seconds_since_report = 0.0
 
     @property
     def tokens_done(self) -> int:
         """Training tokens seen."""
-        return self.steps_done * self._config.batch_size * self._dataset.seq_len
+        return self.steps_done * self._tokens_per_step
+
+    @property
+    def plan(self) -> Plan:
+        """How steps are computed."""
+        return self._stepper.plan
+
+    def follow(self, plan: Plan) -> None:
+        """Compute as `plan` says from now on."""
+        self._stepper.follow(plan)
 
     def run(self) -> Iterator[MetricReport]:
         """Train to the end of the token budget.
 
         Raises `DivergenceError` at the first report whose loss is NaN or infinite.
         """
-        evaluations = evenly_spaced(self.steps, self._config.evaluations)
-        reports = sorted(evaluations | evenly_spaced(self.steps, REPORTS))
+        reports = sorted(self._evaluations | evenly_spaced(self.steps, REPORTS))
         for step in (each for each in reports if each > self.steps_done):
-            metrics = self._train_until(step)
-            if step in evaluations:
-                batch_size = self._config.micro_batch_size or self._config.batch_size
-                metrics |= evaluate(self.model, self._evaluation_set, batch_size)
+            self._train_until(step)
+            metrics = self._metrics_since_report()
+            if step in self._evaluations:
+                metrics |= evaluate(self.model, self._evaluation_set, self._stepper.micro_batch_size)
             seconds = self._clock() - self._started
             yield MetricReport(step=step, tokens=self.tokens_done, metrics=metrics, seconds=seconds)
 
-    def save(self, folder: Path) -> None:
-        """Write a checkpoint, whole or not at all. Call it at a report."""
-        progress = {"steps_done": self.steps_done, "training_seconds": self.training_seconds}
-        plan = self._stepper.plan.to_dict()
-        save_checkpoint(
-            folder, self.model, self._stepper.optimizer, {"run": self._identity(), "plan": plan, "progress": progress}
-        )
+    def save(self, folder: Path, notes: Mapping[str, Any] | None = None) -> None:
+        """Write a checkpoint, whole or not at all, with `notes` (plain data) for whoever restores it."""
+        progress = {
+            "steps_done": self.steps_done,
+            "training_seconds": self.training_seconds,
+            "reported_step": self._reported_step,
+            "loss_since_report": float(self._loss_since_report).hex(),
+            "seconds_since_report": self._seconds_since_report,
+        }
+        facts = {"run": self._identity(), "plan": self.plan.to_dict(), "progress": progress, "notes": notes or {}}
+        save_checkpoint(folder, self.model, self._stepper.optimizer, facts)
 
-    def restore(self, folder: Path) -> None:
-        """Go on from a checkpoint of the same run, with its plan.
+    def restore(self, folder: Path) -> dict[str, Any]:
+        """Go on from a checkpoint of the same run, with its plan; gives the notes that were saved with it.
 
-        Raises a `CheckpointError`, and changes nothing, for a folder that holds none, or one of another run or shape.
+        Raises a `CheckpointError`, and changes nothing, for a folder that holds none, or a damaged one, or one of
+        another run or shape.
         """
+        try:
+            return self._restore(folder)
+        except CheckpointError:
+            raise
+        except (OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
+            complaint = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise CheckpointError(f"{folder} is damaged ({complaint}); start anew, or resume an older one") from error
+
+    def _restore(self, folder: Path) -> dict[str, Any]:
         saved = read_checkpoint(folder)
         refuse_difference(folder, saved["run"], self._identity())
+        progress, notes = saved["progress"], dict(saved["notes"])
+        loss = torch.tensor(float.fromhex(progress["loss_since_report"]), device=self._stepper.device)
+        counts = (int(progress["steps_done"]), int(progress["reported_step"]))
+        seconds = (float(progress["training_seconds"]), float(progress["seconds_since_report"]))
         stepper = Stepper(self.model, self._config, Plan(**saved["plan"]))
         load_checkpoint(folder, self.model, stepper.optimizer)
-        self._stepper = stepper
-        self.steps_done = saved["progress"]["steps_done"]
-        self.training_seconds = saved["progress"]["training_seconds"]
+        self._stepper, self._loss_since_report = stepper, loss
+        self.steps_done, self._reported_step = counts
+        self.training_seconds, self._seconds_since_report = seconds
+        return notes
 
-    def _train_until(self, step: int) -> dict[str, float]:
-        """Train up to a step; the metrics of the steps done."""
-        steps, tokens = step - self.steps_done, self.tokens_done
-        total = torch.zeros((), device=self._stepper.device)
-        lr, seconds = 0.0, 0.0
+    def _train_until(self, step: int) -> None:
+        """Train up to a step."""
         while self.steps_done < step:
             self._before_step()
             started = self._clock()
             lr = learning_rate(self.steps_done, self.steps, self._config)
-            total += self._stepper.step(self._batch(), lr)
+            self._loss_since_report += self._stepper.step(self._batch(), lr)
             self.steps_done += 1
             if self.steps_done == step:
-                loss = total.item() / steps
-            seconds += self._clock() - started
-        self.training_seconds += seconds
+                self._loss_since_report.item()  # waits for the device, so that its time counts
+            seconds = self._clock() - started
+            self._seconds_since_report += seconds
+            self.training_seconds += seconds
+
+    def _metrics_since_report(self) -> dict[str, float]:
+        """Metrics of the steps done since the last report; the next ones start from here."""
+        steps, seconds = self.steps_done - self._reported_step, self._seconds_since_report
+        loss = self._loss_since_report.item() / steps
+        self._reported_step, self._seconds_since_report = self.steps_done, 0.0
+        self._loss_since_report = torch.zeros_like(self._loss_since_report)
         if not math.isfinite(loss):
-            raise DivergenceError("train/loss", loss, step)
-        metrics = {"train/loss": loss, "train/lr": lr}
-        return metrics | ({"train/tokens_per_second": (self.tokens_done - tokens) / seconds} if seconds > 0 else {})
+            raise DivergenceError("train/loss", loss, self.steps_done)
+        metrics = {"train/loss": loss, "train/lr": learning_rate(self.steps_done - 1, self.steps, self._config)}
+        return metrics | ({"train/tokens_per_second": steps * self._tokens_per_step / seconds} if seconds > 0 else {})
+
+    @property
+    def _tokens_per_step(self) -> int:
+        return self._config.batch_size * self._dataset.seq_len
+
+    def _steps_at(self, tokens: Sequence[int]) -> set[int]:
+        """The first step by which so many tokens have been seen, for each count within the run."""
+        steps = {-(-count // self._tokens_per_step) for count in tokens}
+        return {step for step in steps if 1 <= step <= self.steps}
 
     def _batch(self) -> Batch:
         return self._dataset.train_batch(self.steps_done, seed=self._seed, batch_size=self._config.batch_size)

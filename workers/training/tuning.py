@@ -8,7 +8,7 @@ runs always compute in the same way, whatever the noise of the machine.
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from workers.config import TrainConfig
 from workers.data import Dataset
@@ -28,15 +28,25 @@ TIMED_SECONDS = 2.0
 
 
 def choose_plan(
-    model: LoopedTransformer, dataset: Dataset, config: TrainConfig, *, seed: int, clock: Callable[[], float]
+    model: LoopedTransformer,
+    dataset: Dataset,
+    config: TrainConfig,
+    *,
+    seed: int,
+    clock: Callable[[], float],
+    micro_batch_size: int | None = None,
 ) -> Plan:
-    """The plan that `config` asks for, with `auto` decided; `model` is left as it is."""
+    """The plan that `config` asks for, with `auto` decided; `model` is left as it is.
+
+    `micro_batch_size` overrides the one of `config`, in the timed steps too.
+    """
     if config.precision != "auto" and config.compile != "auto":
-        return Plan(config.precision, config.compile == "on", {"precision": "as set", "compile": "as set"})
-    tuner = _Tuner(model, dataset, config, seed, clock)
+        reasons = {"precision": "as set", "compile": "as set"}
+        return Plan(config.precision, config.compile == "on", reasons, micro_batch_size=micro_batch_size)
+    tuner = _Tuner(model, dataset, config, seed, clock, micro_batch_size)
     precision = tuner.precision()
     compiled = tuner.compile(precision)
-    return Plan(precision, compiled, tuner.reasons, tuner.step_seconds)
+    return Plan(precision, compiled, tuner.reasons, tuner.step_seconds, micro_batch_size)
 
 
 @dataclass
@@ -46,6 +56,7 @@ class _Tuner:
     config: TrainConfig
     seed: int
     clock: Callable[[], float]
+    micro_batch_size: int | None = None
     reasons: dict[str, str] = field(default_factory=dict)
     step_seconds: dict[str, float] = field(default_factory=dict)
 
@@ -89,7 +100,7 @@ class _Tuner:
 
     def _time(self, name: str, plan: Plan, first_step: str | None = None) -> float:
         """Seconds of the fastest of a few steps of a copy, after a first one that is timed apart."""
-        stepper = Stepper(copy.deepcopy(self.model), self.config, plan)
+        stepper = Stepper(copy.deepcopy(self.model), self.config, replace(plan, micro_batch_size=self.micro_batch_size))
         times: list[float] = []
         while len(times) <= TIMED_STEPS and sum(times[1:]) < TIMED_SECONDS:
             batch = self.dataset.train_batch(len(times), seed=self.seed, batch_size=self.config.batch_size)

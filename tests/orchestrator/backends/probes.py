@@ -4,11 +4,12 @@ import os
 import signal
 from collections.abc import Iterator
 
-from workers.protocol import Failure, FailureReason, MetricReport, Request, TrialOutcome
+from workers.protocol import Failure, FailureReason, MetricReport, Request, ShouldStop, TrialOutcome
 
 
-def probe(request: Request) -> Iterator[MetricReport | TrialOutcome]:
+def probe(request: Request, should_stop: ShouldStop) -> Iterator[MetricReport | TrialOutcome]:
     """Behave as the attempt id says."""
+    del should_stop
     kind = request.attempt_id.partition("-")[0]
     for step in range(3):
         yield MetricReport(step=step, tokens=step * 10, metrics={"train/loss": 1.0 / (step + 1)}, seconds=float(step))

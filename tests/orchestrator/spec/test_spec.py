@@ -78,13 +78,44 @@ def test_plain_data_reads_back_to_an_equal_spec(tmp_path: Path) -> None:
     assert again.to_plain() == spec.to_plain()
 
 
+def test_a_spec_that_was_stored_before_pruners_and_device_hours_still_reads() -> None:
+    stored = {
+        "name": "old",
+        "question": "",
+        "model": {"d_model": 64, "num_layers": 2, "num_heads": 4, "variant": "plt"},
+        "data": {"corpus": "stdlib", "vocab": "bytes", "seq_len": 128},
+        "train": {"tokens": 1000000, "lr": 0.003},
+        "seeds": [0, 1],
+        "objectives": [{"metric": "val/loss", "direction": "minimize"}],
+        "constraints": ["kv/bytes_per_sequence <= 4MB"],
+        "sampler": {"name": "auto", "seed": 0},
+        "pruner": {"name": "none"},
+        "budget": {"configurations": 5, "max_failure_rate": 0.2},
+        "resources": {"train": {"cpus": 1.0}, "benchmark": {}},
+        "benchmark": {
+            "model": {},
+            "batch_sizes": [1],
+            "context": 512,
+            "generate": 32,
+            "repeats": 3,
+            "precision": "bfloat16",
+        },
+        "retry": {"max_attempts": 3},
+        "search": {"num_loops": {"choices": [1, 2]}, "window": {"when": {"num_loops": ">1"}, "choices": [8, 16]}},
+    }
+    plain = StudySpec.from_plain(stored).to_plain()
+    for section in ("model", "data", "train", "search", "objectives", "constraints", "benchmark", "sampler", "pruner"):
+        assert plain[section] == stored[section]
+    assert plain["retry"] == {"max_attempts": 3, "trial_timeout": 1800}
+
+
 def test_every_setting_of_the_configurations_can_be_written() -> None:
     assert set(DataSection.model_fields) == {field.name for field in fields(DataConfig)}
     assert set(TrainSection.model_fields) == {field.name for field in fields(TrainConfig)}
     derived = {"vocab_size", "max_position_embeddings", "rms_norm_eps"}
     renamed = {**{target: name for name, target in SIZES.items()}, "tie_word_embeddings": "tie_embeddings"}
     model = {renamed.get(field.name, field.name) for field in fields(ModelConfig)} - derived
-    assert set(ModelSection.model_fields) == model | {"variant"}
+    assert set(ModelSection.model_fields) == model | {"variant", "vocab"}
     assert set(LOOP_KNOBS) <= model
 
 
@@ -144,4 +175,6 @@ def test_plain_names_are_taken(make_spec: Callable[..., Any], name: str) -> None
 def test_a_glob_is_relative_to_the_study_file(tmp_path: Path) -> None:
     text = WHOLE_VOCABULARY.replace("corpus: stdlib", "corpus: 'files:texts/*.txt'")
     assert text != WHOLE_VOCABULARY
+    (tmp_path / "texts").mkdir()
+    write(tmp_path / "texts", "a.txt", "to train on and to hold out, " * 1000)
     assert load_spec(write(tmp_path, "study.yaml", text)).data.corpus == f"files:{tmp_path.resolve()}/texts/*.txt"

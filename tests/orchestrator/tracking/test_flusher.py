@@ -1,148 +1,308 @@
-"""Order, batching, retries, refusals and the bound of the queue, against services that fail in known ways."""
+"""Order, batching, retries, refusals and what is kept on disk, against services that fail in known ways."""
 
 import threading
 import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import ServiceError
-from orchestrator.tracking.flusher import Flusher, MetricPoint
-from orchestrator.tracking.tracked_run import Point
+from orchestrator.tracking.entry import Entry, Reported, RunUpdate
+from orchestrator.tracking.flusher import MOST_ENTRIES, Flusher, Moved, Verdict
+from orchestrator.tracking.pace import Pace
+from orchestrator.tracking.spool import Spool
+from orchestrator.tracking.tracked_run import RunStatus
+from workers.protocol import MetricReport
 
 
-def points(*steps: int) -> list[MetricPoint]:
-    return [("loss", Point(step, 1.0 / step, float(step))) for step in steps]
+def report(number: int, step: int) -> Reported:
+    return Reported(
+        number=number, time=step, report=MetricReport(step=step, tokens=step, metrics={"loss": 1 / step}, seconds=0.5)
+    )
 
 
-def is_transient(error: Exception) -> bool:
-    return isinstance(error, ConnectionError)
+def start(number: int) -> RunUpdate:
+    return RunUpdate(number=number, time=0, status=RunStatus.RUNNING, name=f"trial-{number}", started=0)
+
+
+def verdict(error: Exception) -> Verdict:
+    if isinstance(error, ConnectionError):
+        return Verdict.RETRY
+    return Verdict.WAIT if isinstance(error, PermissionError) else Verdict.REFUSED
 
 
 class Service:
-    """Keeps what it was sent; while `gate` is closed a request waits, and while `down` it fails."""
+    """Keeps what it was given; while `gate` is closed a delivery waits, and while `error` is set it fails."""
 
     def __init__(self) -> None:
-        self.log: list[object] = []
-        self.batches: list[tuple[int, list[int]]] = []
+        self.log: list[Entry | str] = []
+        self.batches: list[int] = []
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
-        self.down = False
-        self.latency = 0.0
+        self.error: Exception | None = None
         self.tries = 0
+        self.dies_after: int | None = None
+        """Fail with the connection after taking so many entries of a batch."""
 
-    def send(self, number: int, batch: list[MetricPoint]) -> None:
-        sent = (number, [point.step for _, point in batch])
-        self.say(sent)
-        self.batches.append(sent)
+    def deliver(self, entries: Sequence[Entry], _moved: Moved) -> None:
+        self.enter()
+        for count, entry in enumerate(entries):
+            if count == self.dies_after:
+                raise ConnectionError("connection reset")
+            if isinstance(entry, Reported) and entry.report.step == 13:
+                raise ValueError("13 is refused")
+            self.log.append(entry)
+        self.batches.append(len(entries))
 
-    def say(self, what: object) -> None:
+    def enter(self) -> None:
         self.entered.set()
-        self.gate.wait(10)
-        threading.Event().wait(self.latency)
+        assert self.gate.wait(10)
         self.tries += 1
-        if self.down:
-            raise ConnectionError("connection refused")
-        self.log.append(what)
+        if self.error is not None:
+            raise self.error
+
+    def act(self, name: str, _moved: Moved) -> None:
+        self.enter()
+        self.log.append(name)
 
 
-def test_everything_arrives_in_order_and_waiting_metrics_travel_together() -> None:
-    service = Service()
-    flusher = Flusher(service.send, is_transient)
+@pytest.fixture
+def service() -> Service:
+    return Service()
+
+
+@pytest.fixture
+def open_flusher(tmp_path: Path, service: Service) -> Iterator[Callable[..., Flusher]]:
+    """A flusher of one file, that hurries; each call is another driver's."""
+    made: list[Flusher] = []
+
+    def make(patience: float = 5.0, **changes: object) -> Flusher:
+        options = {"make_pace": partial(Pace, gather=0.0, share=1.0), "patience": patience, **changes}
+        made.append(Flusher(Spool(tmp_path / "spool"), service.deliver, verdict, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    service.error = None
+    service.gate.set()
+
+
+def test_everything_arrives_in_order_and_what_waits_travels_together(
+    service: Service, open_flusher: Callable[..., Flusher]
+) -> None:
+    flusher = open_flusher()
     service.gate.clear()
-    flusher.write("start", lambda: service.say("start"))
-    for step in (1, 2, 3):
-        flusher.metrics(0, points(step))
-        flusher.metrics(1, points(step))
-    flusher.write("end", lambda: service.say("end"))
-    flusher.metrics(2, points(9))
+    said = [start(0), report(0, 1), report(1, 1), report(0, 2), start(2)]
+    for entry in said:
+        flusher.say(entry)
+    flusher.act("reconcile", partial(service.act, "reconcile"))
+    flusher.say(report(2, 1))
     service.gate.set()
     flusher.close()
 
-    assert service.log == ["start", (0, [1, 2, 3]), (1, [1, 2, 3]), "end", (2, [9])]
+    assert service.log == [*said, "reconcile", report(2, 1)]
+    assert len(service.batches) <= 3
 
 
-def test_the_caller_never_waits_for_the_service() -> None:
-    service = Service()
+def test_the_caller_never_waits_for_the_service_and_the_service_gets_batches(
+    service: Service, open_flusher: Callable[..., Flusher]
+) -> None:
     service.gate.clear()
-    flusher = Flusher(service.send, is_transient)
-    flusher.metrics(0, points(1))
+    flusher = open_flusher()
+    flusher.say(report(0, 1))
     assert service.entered.wait(5)
-    for step in range(2, 2002):
-        flusher.metrics(0, points(step))
+    for step in range(20, 2020):
+        flusher.say(report(0, step))
     assert service.log == []
     service.gate.set()
     flusher.close()
 
-    assert sum(len(steps) for _, steps in service.batches) == 2001
-    assert len(service.batches) <= 4
+    assert [entry.report.step for entry in service.log if isinstance(entry, Reported)] == [1, *range(20, 2020)]
+    assert max(service.batches) <= MOST_ENTRIES
+    assert len(service.batches) <= 12
 
 
-def test_a_service_that_comes_back_gets_everything() -> None:
-    service = Service()
-    service.down = True
-    flusher = Flusher(service.send, is_transient)
-    flusher.write("start of trial 0", lambda: service.say("start"))
+def test_an_outage_of_any_length_takes_no_memory_and_loses_nothing(
+    service: Service, open_flusher: Callable[..., Flusher]
+) -> None:
+    service.error = ConnectionError("connection refused")
+    flusher = open_flusher(patience=0.3)
+    flusher.say(report(0, 1))
     assert service.entered.wait(5)
-    flusher.metrics(0, points(1))
-    service.down = False
+    tracemalloc.start()
+    for step in range(20, 20_020):
+        flusher.say(report(step % 16, step))
+    grown, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 1_000_000
+    with pytest.raises(ServiceError, match="connection refused; 20001 reports and changes of state wait"):
+        flusher.close()
+
+    service.error = None
+    open_flusher().close()
+    assert [entry.report.step for entry in service.log if isinstance(entry, Reported)] == [1, *range(20, 20_020)]
+
+
+def test_a_service_that_comes_back_gets_everything_once(service: Service, open_flusher: Callable[..., Flusher]) -> None:
+    service.error = ConnectionError("connection refused")
+    flusher = open_flusher()
+    flusher.say(start(0))
+    assert service.entered.wait(5)
+    flusher.say(report(0, 1))
+    assert flusher.problem() is not None
+    service.error = None
+    flusher.drain()
+    service.error = ConnectionError("again")
+    flusher.say(report(0, 2))
+    flusher.say(report(0, 3))
+    service.error = None
     flusher.close()
 
-    assert service.log == ["start", (0, [1])]
+    assert service.log == [start(0), report(0, 1), report(0, 2), report(0, 3)]
     assert flusher.problem() is None
 
 
-def test_a_service_that_stays_down_is_named_within_bounded_time() -> None:
-    service = Service()
-    service.down = True
-    flusher = Flusher(service.send, is_transient, patience=0.6)
-    flusher.write("end of trial 7", lambda: service.say("end"))
-    flusher.metrics(8, points(1, 2))
-    began = time.monotonic()
-    with pytest.raises(ServiceError, match=r"end of trial 7, trial 8 still to be written: .*connection refused$"):
-        flusher.close()
-
-    assert time.monotonic() - began < 2.0
-    assert service.tries > 1
-    assert service.log == []
-
-
-def test_a_slow_service_gets_the_time_it_needs() -> None:
-    service = Service()
-    service.latency = 0.1
-    flusher = Flusher(service.send, is_transient, patience=0.4)
-    for index in range(8):
-        flusher.write("write", partial(service.say, index))
-    flusher.close()
-
-    assert service.log == list(range(8))
-
-
-def test_a_refused_write_is_named_and_holds_nothing_up() -> None:
-    service = Service()
-
-    def refused() -> None:
-        raise ValueError("parameter lr was 0.1 before")
-
-    flusher = Flusher(service.send, is_transient)
-    flusher.write("start of trial 0", refused)
-    flusher.metrics(0, points(1))
-    with pytest.raises(ServiceError, match=r"start of trial 0: ValueError: parameter lr was 0.1 before"):
-        flusher.close()
-
-    assert service.log == [(0, [1])]
-
-
-def test_a_full_queue_drops_metrics_counts_them_and_keeps_state() -> None:
-    service = Service()
+def test_what_was_taken_before_the_connection_broke_is_given_again(
+    service: Service, open_flusher: Callable[..., Flusher]
+) -> None:
+    """At least once, never less: the batch counts as delivered only when all of it was."""
     service.gate.clear()
-    flusher = Flusher(service.send, is_transient, capacity=3)
-    flusher.metrics(4, points(1, 2))
-    flusher.metrics(4, points(3, 4))
-    flusher.write("end of trial 4", lambda: service.say("end"))
+    service.dies_after = 2
+    flusher = open_flusher(patience=0.3)
+    flusher.say(start(0))
+    assert service.entered.wait(5)
+    for step in (1, 2, 3):
+        flusher.say(report(0, step))
     service.gate.set()
-    with pytest.raises(ServiceError, match="2 metric values of trial 4 were dropped"):
+    with pytest.raises(ServiceError, match="connection reset"):
+        flusher.close()
+    service.dies_after = None
+    service.log.clear()
+    open_flusher().close()
+    assert service.log == [report(0, step) for step in (1, 2, 3)]
+
+
+def test_a_driver_killed_after_the_delivery_delivers_again(
+    tmp_path: Path, service: Service, open_flusher: Callable[..., Flusher]
+) -> None:
+    """The file as it was before the cursor was written, as after kill -9 between the two."""
+    service.gate.clear()
+    flusher = open_flusher()
+    for step in (1, 2):
+        flusher.say(report(0, step))
+    assert service.entered.wait(5)
+    before = (tmp_path / "spool").read_bytes()
+    service.gate.set()
+    flusher.drain()
+    assert service.log == [report(0, 1), report(0, 2)]
+    (tmp_path / "spool").write_bytes(before)
+    open_flusher().close()
+    assert service.log == [report(0, 1), report(0, 2)] * 2
+
+
+def test_a_service_that_stays_down_is_named_within_bounded_time(
+    service: Service, open_flusher: Callable[..., Flusher]
+) -> None:
+    service.error = ConnectionError("connection refused")
+    flusher = open_flusher(patience=0.6)
+    flusher.say(report(7, 1))
+    began = time.monotonic()
+    with pytest.raises(ServiceError, match=r"^not everything was tracked: connection refused; 1 reports"):
+        flusher.close()
+    assert 0.5 < time.monotonic() - began < 2.0
+    assert service.tries > 1
+
+
+def test_nobody_waits_for_what_only_a_person_can_mend(service: Service, open_flusher: Callable[..., Flusher]) -> None:
+    service.error = PermissionError("the experiment was deleted")
+    flusher = open_flusher(patience=60.0)
+    flusher.say(report(7, 1))
+    began = time.monotonic()
+    with pytest.raises(ServiceError, match="the experiment was deleted; 1 reports"):
+        flusher.close()
+    assert time.monotonic() - began < 5.0
+
+
+def test_a_slow_service_gets_the_time_it_needs(service: Service, open_flusher: Callable[..., Flusher]) -> None:
+    flusher = open_flusher(patience=0.4)
+
+    def slow(moved: Moved) -> None:
+        for _ in range(8):
+            threading.Event().wait(0.1)
+            moved()
+        service.log.append("done")
+
+    flusher.act("something long", slow)
+    flusher.close()
+    assert service.log == ["done"]
+
+
+def test_a_refused_entry_is_named_and_holds_nothing_up(service: Service, open_flusher: Callable[..., Flusher]) -> None:
+    service.gate.clear()
+    flusher = open_flusher()
+    flusher.say(report(0, 1))
+    assert service.entered.wait(5)
+    for step in (2, 13, 14):
+        flusher.say(report(3, step))
+    service.gate.set()
+    with pytest.raises(ServiceError, match="metrics of trial 3: ValueError: 13 is refused"):
         flusher.close()
 
-    assert service.log == [(4, [1, 2]), "end"]
+    steps = [entry.report.step for entry in service.log if isinstance(entry, Reported)]
+    assert sorted(set(steps)) == [1, 2, 14]
+
+
+def test_a_refused_action_is_named_and_holds_nothing_up(service: Service, open_flusher: Callable[..., Flusher]) -> None:
+    flusher = open_flusher()
+
+    def refused(_moved: Moved) -> None:
+        raise ValueError("no")
+
+    flusher.act("bringing it up to date", refused)
+    flusher.say(report(0, 1))
+    with pytest.raises(ServiceError, match="bringing it up to date: ValueError: no"):
+        flusher.close()
+    assert service.log == [report(0, 1)]
+
+
+def test_a_damaged_line_is_named_and_left_out(
+    tmp_path: Path, service: Service, open_flusher: Callable[..., Flusher]
+) -> None:
+    spool = Spool(tmp_path / "spool")
+    spool.append(b'{"run":3,"status":"BLUE"}\n')
+    spool.append(b"\0\0\0\n")
+    flusher = open_flusher()
+    flusher.say(report(0, 1))
+    with pytest.raises(ServiceError, match="a damaged line was left out"):
+        flusher.close()
+    assert service.log == [report(0, 1)]
+
+
+def test_a_disk_that_takes_nothing_is_counted_and_said(
+    tmp_path: Path, service: Service, open_flusher: Callable[..., Flusher]
+) -> None:
+    class Full(Spool):
+        full = False
+
+        def append(self, line: bytes) -> None:
+            if self.full:
+                raise OSError(28, "No space left on device")
+            super().append(line)
+
+    spool = Full(tmp_path / "full")
+    flusher = Flusher(spool, service.deliver, verdict, patience=5.0)
+    flusher.say(report(0, 1))
+    spool.full = True
+    flusher.say(report(0, 2))
+    flusher.say(report(0, 3))
+    flusher.say(start(1))
+    spool.full = False
+    flusher.say(report(0, 4))
+    assert flusher.lost == 3
+    said = "2 reports could not be kept for MLflow .*; 1 changes of state could not be kept for MLflow .No space left"
+    with pytest.raises(ServiceError, match=said):
+        flusher.close()
+    assert service.log == [report(0, 1), report(0, 4)]

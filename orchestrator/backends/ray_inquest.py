@@ -1,0 +1,51 @@
+"""Finds out why a worker died: did the kernel kill anything for want of memory on its node, and does the node live?"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from orchestrator.backends import ray_cluster
+from orchestrator.backends.ray_death import describe_death, may_be_for_memory
+from workers.actor import oom_kills
+from workers.protocol import TrialOutcome
+
+_SECONDS = 5.0
+"""An answer that takes longer is done without."""
+
+
+class Inquest:
+    """Into the end of one attempt. The node is asked once, beside everything else."""
+
+    def __init__(self, attempt_id: str, error: RayError, node_id: str, kills_before: int, now: float) -> None:
+        self.attempt_id = attempt_id
+        self._error, self._node_id, self._kills_before = error, node_id, kills_before
+        self._until = now + _SECONDS
+        self._answer: Any = None
+        if node_id and may_be_for_memory(error):
+            where = NodeAffinitySchedulingStrategy(node_id, soft=False)
+            task = ray.remote(num_cpus=0, max_retries=0)(oom_kills)
+            self._answer = task.options(scheduling_strategy=where).remote()
+
+    def waits_for(self) -> Iterable[Any]:
+        """What `ray.wait` should look at."""
+        return [] if self._answer is None else [self._answer]
+
+    def outcome(self, ready: set[Any], now: float) -> TrialOutcome | None:
+        """The attempt's outcome once everything is known that can be, else None."""
+        if self._answer is not None and self._answer not in ready and now < self._until:
+            return None
+        return describe_death(
+            self._error,
+            node=ray_cluster.node_name(self._node_id) if self._node_id else "an unknown node",
+            node_died=bool(self._node_id) and ray_cluster.node_is_dead(self._node_id),
+            oom_killed=self._answer in ready and self._kills_now() > self._kills_before,
+        )
+
+    def _kills_now(self) -> int:
+        try:
+            return int(ray.get(self._answer, timeout=0))
+        except RayError:
+            return self._kills_before  # the node is gone, too

@@ -1,0 +1,96 @@
+"""Being the driver of a study: refuse, connect, lock, open, run, close. `plt run`, `resume` and `retry` all do this."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.errors import ServiceError
+from orchestrator.home import Home
+from orchestrator.records import StudyRecord
+from orchestrator.spec import StudySpec
+
+if TYPE_CHECKING:
+    from orchestrator.backends.backend import Backend
+    from orchestrator.listener import Listener
+    from orchestrator.study import Study
+    from orchestrator.tracking.tracker import Tracker
+
+
+def drive(
+    spec: StudySpec,
+    corpora: Mapping[str, str],
+    home: Home,
+    *,
+    backend: str,
+    address: str | None,
+    listener: "Listener",
+    prepare: "Callable[[Study], None]" = lambda _study: None,
+) -> StudyRecord:
+    """Run a study to its end in this process. `prepare` is called once it is open and before anything runs.
+
+    Nothing is created for a request that cannot be met; every such request raises a `PltError`.
+    """
+    from orchestrator.driver_lock import driver_lock
+    from orchestrator.interrupts import Interrupts
+    from orchestrator.patience import Patience
+    from orchestrator.runner import Runner
+    from orchestrator.studies import refuse_existing
+    from orchestrator.study import Study
+    from orchestrator.tracking.mlflow_tracker import MlflowTracker
+
+    refuse_existing(spec, home, corpora)
+    workers = _make_backend(spec, backend, address)
+    try:
+        interrupts = Interrupts()  # after Ray, which takes the signal for itself when it starts
+        patience = Patience(listener, interrupts.requested, time.sleep)
+        tracker = MlflowTracker(home, spec.name)
+        with (
+            driver_lock(home, spec.name),
+            _closed_at_the_end(tracker),
+            Study.open(
+                spec, home, corpora=corpora, ahead=0 if backend == "local" else workers.slots, on_trouble=patience
+            ) as study,
+        ):
+            prepare(study)
+            return Runner(
+                spec=spec,
+                study=study,
+                backend=workers,
+                tracker=tracker,
+                home=home,
+                clock=time.monotonic,
+                listener=listener,
+                should_stop=interrupts.requested,
+            ).run()
+    except OSError as error:
+        raise ServiceError(
+            f"{error.filename or home.root} cannot be written ({error.strerror}); make room, then `plt resume "
+            f"{spec.name}`: finished trials are kept"
+        ) from error
+    finally:
+        workers.close()
+
+
+@contextmanager
+def _closed_at_the_end(tracker: "Tracker") -> Iterator[None]:
+    """Deliver what is queued, however the study ends; what cannot be delivered is said beside the result."""
+    try:
+        yield
+    finally:
+        try:
+            tracker.close()
+        except ServiceError as error:
+            click.echo(f"plt: {error}", err=True)
+
+
+def _make_backend(spec: StudySpec, name: str, address: str | None) -> "Backend":
+    if name == "local":
+        from orchestrator.backends.local_backend import LocalBackend
+
+        return LocalBackend()
+    from orchestrator.backends.ray_backend import RayBackend
+
+    return RayBackend(cpus=spec.resources.train.cpus, gpus=spec.resources.train.gpus, address=address)

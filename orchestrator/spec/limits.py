@@ -1,0 +1,37 @@
+"""Numbers of a study file and how large they may be.
+
+The bounds lie beyond what any machine holds or any study lasts, so that a slip of the keyboard is refused when the file
+is read, with the reason, and nothing behind it ever computes with absurd numbers.
+"""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from orchestrator.quantity import seconds, tokens
+
+MOST_PARAMETERS = 10**12
+"""Of a model that is trained or measured."""
+MOST_SLOTS = 10**9
+"""Batch times length of one forward pass."""
+MOST_CACHE_BYTES = 10**15
+"""Keys and values of one batch in decoding."""
+
+
+def _at_most(limit: int, reason: str) -> AfterValidator:
+    def check(value: float) -> float:
+        if value > limit:
+            raise ValueError(f"must be at most {limit:,}: {reason}")
+        return value
+
+    return AfterValidator(check)
+
+
+Whole = Annotated[int, _at_most(10**9, "no study counts further")]
+Count = Annotated[Whole, Field(ge=1)]
+Width = Annotated[int, Field(ge=1), _at_most(10**7, "no layer is so wide")]
+Depth = Annotated[int, Field(ge=1), _at_most(10**4, "no model is so deep")]
+Seed = Annotated[int, Field(ge=0), _at_most(2**63 - 1, "a seed has 63 bits")]
+Tokens = Annotated[int, BeforeValidator(tokens), Field(ge=1), _at_most(10**15, "no study trains on so many")]
+Seconds = Annotated[float, BeforeValidator(seconds), Field(gt=0), _at_most(10 * 365 * 86400, "that is ten years")]
+Hours = Annotated[float, Field(gt=0), _at_most(10**9, "no study costs so many")]

@@ -1,0 +1,1 @@
+"""What the fault suite is made of: real drivers, faults at random moments, and what must hold afterwards."""

@@ -1,0 +1,136 @@
+"""One round: a study in a home of its own, a fault at a random moment, and what came of it."""
+
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.driver import Driver, processes_of, wait_until
+from harness.invariants import Expected, breaches
+from harness.outside import Place
+from harness.unbroken import Unbroken
+
+from orchestrator.records import StudyState, TrialRecord
+
+_RESUMES = 3
+"""How often a study may need to be continued."""
+_SLOW_MLFLOW = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "2",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+}
+
+
+class Broken(AssertionError):
+    """Something was not as it must be, in one line."""
+
+
+@dataclass
+class Outcome:
+    """A line of the table."""
+
+    number: int
+    fault: str
+    seed: str
+    moment: str = ""
+    finished_before: int = 0
+    resumes: int = 0
+    seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+
+class Round:
+    """What a fault works with. It begins with `start` and ends with `finish`."""
+
+    def __init__(self, outcome: Outcome, folder: Path, unbroken: Unbroken, backend: str) -> None:
+        self.outcome, self.folder, self.unbroken = outcome, folder, unbroken
+        self.random = random.Random(outcome.seed)
+        self.backend = [f"--backend={backend}"]
+        """Options of every command that drives."""
+        self.environment = {"PLT_HOME": str(folder / "home"), **_SLOW_MLFLOW}
+        self.place = Place.of(folder / "home", f"round-{outcome.number}")
+        self.file = unbroken.scenario.write(folder, self.place.name)
+        self.kept: dict[int, TrialRecord] = {}
+        self.gaps_allowed = False
+        self._commands = 0
+
+    def plt(self, *arguments: str) -> Driver:
+        """A `plt` command, its output in a file of its own."""
+        self._commands += 1
+        return Driver(list(arguments), self.environment, self.folder / f"plt-{self._commands}.txt")
+
+    def start(self) -> Driver:
+        """`plt run` of the study."""
+        return self.plt("run", str(self.file), *self.backend)
+
+    def continued(self) -> Driver:
+        """`plt resume`, or `plt run` again when the study was not even created."""
+        self.outcome.resumes += 1
+        if not self.place.home.journal(self.place.name).exists():
+            return self.start()
+        return self.plt("resume", self.place.name, *self.backend)
+
+    def await_moment(self, driver: Driver, *, in_start: bool = False) -> None:
+        """Let the driver work until a random moment: so many trials finished, and then some of the next one.
+
+        With `in_start` it may also lie before the first trial runs, even before the study exists.
+        """
+        if in_start and self.random.random() < 1 / 6:
+            after, further = -1, self.random.uniform(0, self.unbroken.start_seconds)
+            self.outcome.moment = f"starting + {further:.2f} s"
+        else:
+            done = len(self.place.finished())
+            after = self.random.randrange(done, max(done + 1, len(self.unbroken.truth) - 2))
+            further = self.random.uniform(0, 1.5 * self.unbroken.trial_seconds)
+            self.outcome.moment = f"{after} done + {further:.2f} s"
+        wait_until(lambda: driver.ended() or self._progress(driver) >= after, f"{after} finished trials")
+        time.sleep(further)
+        self.expect(not driver.ended(), f"the driver ended before the moment: {driver.said()[-1500:]}")
+
+    def keep(self) -> None:
+        """Note what is finished now: it must stay as it is."""
+        self.kept = self.place.finished()
+        self.outcome.finished_before = len(self.kept)
+
+    def expect(self, holds: bool, otherwise: str) -> None:
+        """Raise `Broken` unless it holds."""
+        if not holds:
+            raise Broken(otherwise)
+
+    def expect_exit(self, driver: Driver, *codes: int) -> None:
+        """Wait for the driver's end, which must be one of these."""
+        code = driver.wait()
+        self.expect(code in codes, f"plt ended with {code}, not {codes}: {driver.said()[-1500:]}")
+
+    def finish(self) -> None:
+        """Continue the study until it is complete."""
+        for _ in range(_RESUMES):
+            if self._complete():
+                return
+            self.expect_exit(self.continued(), 0)
+        self.expect(self._complete(), f"the study is not complete after {_RESUMES} resumes")
+
+    def check(self) -> None:
+        """Note every breach of what must hold."""
+        expected = Expected(
+            truth=self.unbroken.truth,
+            configurations=self.unbroken.scenario.configurations,
+            kept=self.kept,
+            gaps_allowed=self.gaps_allowed,
+        )
+        self.outcome.problems += breaches(self.place, expected)
+
+    def end_processes(self) -> None:
+        """End what the round left behind."""
+        for process in processes_of(self.place.home.root):
+            process.kill()
+
+    def _progress(self, driver: Driver) -> int:
+        """Finished trials; -1 before this driver began one."""
+        if not self.place.home.journal(self.place.name).exists():
+            return -1
+        trials = self.place.record().trials
+        begun = any(attempt.started.timestamp() > driver.began for trial in trials for attempt in trial.attempts)
+        return sum(trial.state.finished for trial in trials) if begun else -1
+
+    def _complete(self) -> bool:
+        return self.place.home.journal(self.place.name).exists() and self.place.record().state is StudyState.COMPLETE

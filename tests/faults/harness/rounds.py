@@ -1,0 +1,67 @@
+"""Carries out rounds ahead of whoever asks for their outcome, a few at once, because most of a round is waiting."""
+
+import shutil
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from harness.driver import Hang
+from harness.plan import FAULTS
+from harness.round import Broken, Outcome, Round
+from harness.studies import SCENARIOS
+from harness.unbroken import Unbroken, run_unbroken
+
+from orchestrator.home import Home
+from orchestrator.tracking.mlflow_connection import connect
+
+
+class Rounds:
+    """The rounds of one session; `close` ends those that nobody asked for."""
+
+    def __init__(self, faults: Mapping[int, str], seed: int, folder: Path, jobs: int) -> None:
+        """The fault of each round by its number."""
+        self._seed, self._folder = seed, folder
+        self._unbroken: dict[str, Unbroken] = {}
+        self._lock = threading.Lock()
+        self._template = folder / "template"
+        connect(Home(self._template))  # making MLflow's database takes seconds
+        self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="round")
+        self._futures = {number: self._pool.submit(self._carry_out, number, name) for number, name in faults.items()}
+
+    def outcome(self, number: int) -> Outcome:
+        """Wait for a round."""
+        return self._futures[number].result()
+
+    def close(self) -> None:
+        """Begin no more."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _carry_out(self, number: int, name: str) -> Outcome:
+        """One round from an empty home to its verdict."""
+        fault = FAULTS[name]
+        unbroken = self.unbroken(fault.scenario)
+        folder = self._folder / f"{number}-{name}"
+        shutil.copytree(self._template, folder / "home")
+        outcome = Outcome(number=number, fault=name, seed=f"{self._seed}/{number}")
+        round_ = Round(outcome, folder, unbroken, fault.backend)
+        began = time.monotonic()
+        try:
+            fault.strike(round_)
+            round_.check()
+        except (Broken, Hang) as problem:
+            outcome.problems.append(str(problem))
+        finally:
+            round_.end_processes()
+            outcome.seconds = time.monotonic() - began
+        return outcome
+
+    def unbroken(self, scenario: str) -> Unbroken:
+        """The study to compare with, run when first asked for."""
+        with self._lock:
+            if scenario not in self._unbroken:
+                folder = self._folder / f"unbroken-{scenario}"
+                folder.mkdir()
+                self._unbroken[scenario] = run_unbroken(SCENARIOS[scenario], folder, self._template)
+            return self._unbroken[scenario]

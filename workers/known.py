@@ -1,0 +1,14 @@
+"""What an attempt has found out so far; it survives the attempt's failure and, in a saved state, its process."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Known:
+    """Grows while the attempt runs; its outcome carries both."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Last value of each metric."""
+    info: dict[str, Any] = field(default_factory=dict)
+    """Plain facts."""
