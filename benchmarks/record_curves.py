@@ -31,7 +31,7 @@ from workers.training import Trainer
 
 DATA = Path(__file__).parent / "data"
 DIGITS = 6
-"""Significant digits kept of every number."""
+"""Significant digits kept of every number that is not whole."""
 
 
 def configurations(spec: StudySpec) -> list[Configuration]:
@@ -68,8 +68,8 @@ def curve(configuration: Configuration, seed: int, data_folder: Path) -> dict[st
 
 
 def rounded(metrics: dict[str, float]) -> dict[str, float]:
-    """The metrics with `DIGITS` significant digits."""
-    return {name: float(f"{value:.{DIGITS}g}") for name, value in metrics.items()}
+    """The metrics with `DIGITS` significant digits, whole numbers as they are."""
+    return {name: value if value == round(value) else float(f"{value:.{DIGITS}g}") for name, value in metrics.items()}
 
 
 def record(spec: StudySpec, found: dict[str, Any], data_folder: Path) -> Iterator[dict[str, Any]]:

@@ -51,6 +51,10 @@ class Recording:
         """The hypervolume of some final costs over that of the full study."""
         return self._hypervolume(found) / self._full
 
+    def on_the_front(self) -> int:
+        """How many configurations of the full study are not dominated."""
+        return int(moocore.is_nondominated(self._final, keep_weakly=True).sum())
+
     @cached_property
     def _final(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         return np.array([self.costs(index, self.tokens_total) for index in range(len(self.curves))])

@@ -1,6 +1,6 @@
 """How long do devices idle because the next configuration is not ready? At most 1 % of their time.
 
-    python -m benchmarks.sampler_stall [--samplers auto nsga2 gp] [--repeats 3] [--json PATH]
+    python -m benchmarks.sampler_stall [--plan auto:8:3 nsga2:8:1 gp:8:1 auto:0:1] [--json PATH]
 
 Eight devices "train" trials of about two seconds each: they wait in threads of their own, in real time, and report to a
 driver loop, which tells, asks and starts the next trial as a study does. 300 trials, three objectives, a mixed space of
@@ -108,11 +108,11 @@ def run(sampler: str, depth: int, trials: int, seconds: float, seed: int) -> dic
         "sampler": proposer.sampler,
         "depth": depth,
         "seed": seed,
-        "trials": trials,
         "idle_share": idle / total,
         "idle_seconds": idle,
         "device_seconds": total,
         "ask_ms": {"p50": 1e3 * median(asks), "p95": 1e3 * float(np.percentile(asks, 95)), "max": 1e3 * max(asks)},
+        "load": os.getloadavg()[0],
         "made_by": dict(Counter(made)),
     }
 
@@ -161,14 +161,14 @@ def objectives(proposal: Proposal) -> tuple[float, ...]:
 def report(result: dict[str, Any]) -> str:
     """A line per run."""
     lines = [
-        f"{DEVICES} devices, trials of {result['seconds']} s, three objectives, twelve parameters; "
+        f"{DEVICES} devices, {result['trials']} trials of {result['seconds']} s, three objectives, twelve parameters; "
         f"commit {result['commit']}; {result['machine']}, optuna {result['optuna']}",
-        f"{'sampler':9}{'depth':>6}{'seed':>5}{'trials':>7}{'idle':>9}{'ask p50':>10}{'p95':>9}{'max ms':>9}  made by",
+        f"{'sampler':9}{'depth':>6}{'seed':>5}{'load':>6}{'idle':>9}{'ask p50':>10}{'p95':>9}{'max ms':>9}  made by",
     ]
     for one in result["runs"]:
         ask, target = one["ask_ms"], "" if one["depth"] == 0 else f"  {verdict(one)}"
         lines.append(
-            f"{one['sampler']:9}{one['depth']:6}{one['seed']:5}{one['trials']:7}{one['idle_share']:9.3%}"
+            f"{one['sampler']:9}{one['depth']:6}{one['seed']:5}{one['load']:6.1f}{one['idle_share']:9.3%}"
             f"{ask['p50']:10.1f}{ask['p95']:9.1f}{ask['max']:9.1f}  {one['made_by']}{target}"
         )
     return "\n".join(lines)
@@ -182,18 +182,21 @@ def verdict(run: dict[str, Any]) -> str:
 def main() -> None:
     """Measure, print, and keep the numbers if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samplers", nargs="+", default=["auto", "nsga2", "gp"])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--plan",
+        nargs="+",
+        metavar="SAMPLER:DEPTH:REPEATS",
+        default=[f"auto:{DEVICES}:3", f"nsga2:{DEVICES}:1", f"gp:{DEVICES}:1", "auto:0:1"],
+        help="depth 0 asks only when a device is free",
+    )
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=2.0, help="mean length of a trial")
-    parser.add_argument("--depths", type=int, nargs="+", default=[DEVICES], help="0 asks only when a device is free")
     parser.add_argument("--json", type=Path, help="also write the numbers here")
     arguments = parser.parse_args()
     runs = [
-        run(sampler, depth, arguments.trials, arguments.seconds, seed)
-        for seed in range(arguments.repeats)
-        for sampler in arguments.samplers
-        for depth in arguments.depths
+        run(sampler, int(depth), arguments.trials, arguments.seconds, seed)
+        for sampler, depth, repeats in (entry.split(":") for entry in arguments.plan)
+        for seed in range(int(repeats))
     ]
     machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} CPUs"
     result = {
@@ -202,6 +205,7 @@ def main() -> None:
         "commit": commit(),
         "devices": DEVICES,
         "seconds": arguments.seconds,
+        "trials": arguments.trials,
         "target": TARGET,
         "runs": runs,
     }

@@ -15,10 +15,13 @@ proposals in the same order every time. Nothing is written anywhere; what was no
 
 from collections.abc import Callable, Sequence
 from time import monotonic
+from typing import TypeVar
 
 from orchestrator.producer import Producer
 from orchestrator.proposer import Evaluation, Proposal, Proposer
 from orchestrator.proposing_process import ProposingProcess
+
+T = TypeVar("T")
 
 _SHARE = 0.002
 """Of the devices' time that may be waited."""
@@ -26,6 +29,8 @@ _FIRST = 0.3
 """Seconds that may be waited from the start, as when a study is continued and every device is free at once."""
 _LONGEST = 1.0
 """Seconds that one `take` may wait."""
+_PROCESS_STARTS = 3.0
+"""Seconds until a process that imports torch answers for the first time."""
 
 
 class AskAhead:
@@ -38,7 +43,7 @@ class AskAhead:
         self._known: Sequence[Evaluation] = ()
         self._taken: list[Evaluation] = []
         """Not yet among the known ones."""
-        self._allowance = Allowance(depth, clock)
+        self._wait = Wait(depth, clock)
         self._producers = _producers(proposer, depth) if depth > 0 and not proposer.instant else []
 
     def update(self, known: Sequence[Evaluation]) -> None:
@@ -52,7 +57,7 @@ class AskAhead:
     def take(self) -> Proposal | None:
         """The next proposal, or None when there seems to be no further configuration.
 
-        Waits for the sampler at most as long as the allowance, never longer than a second. Raises whatever the sampler
+        Waits for the sampler at most as long as is left, never longer than a second. Raises whatever the sampler
         raised in the background.
         """
         proposal = self._next() if self._producers else self._proposer.propose(self._all())
@@ -68,12 +73,11 @@ class AskAhead:
             producer.close()
 
     def _next(self) -> Proposal | None:
-        own, *quick = self._producers
-        proposal = self._allowance.spend(own.take)
-        if proposal is not None or own.exhausted():
-            return proposal
-        ready = (producer.take(0.0) for producer in quick)
-        return next((one for one in ready if one is not None), None) or self._proposer.guess(self._all())
+        for producer in self._producers:
+            proposal = self._wait.at_most(producer.take)
+            if proposal is not None or producer.exhausted():
+                return proposal
+        return self._proposer.guess(self._all())
 
     def _all(self) -> Sequence[Evaluation]:
         return (*self._known, *self._taken)
@@ -84,21 +88,22 @@ def _producers(proposer: Proposer, depth: int) -> list[Producer]:
     budget = proposer.spec.budget.configurations
     if not proposer.slow:
         return [Producer(proposer, depth, budget)]
-    return [Producer(one, depth, budget) for one in (ProposingProcess(proposer), proposer.stand_in())]
+    own = Producer(ProposingProcess(proposer), depth, budget, takes=_PROCESS_STARTS)
+    return [own, Producer(proposer.stand_in(), depth, budget)]
 
 
-class Allowance:
-    """How long a driver may wait for proposals, so that `devices` devices idle no more than a share of their time."""
+class Wait:
+    """How long a driver waits for proposals: so long that `devices` devices idle no more than a share of their time."""
 
     def __init__(self, devices: int, clock: Callable[[], float]) -> None:
         self._devices, self._clock = devices, clock
         self._left, self._since = _FIRST, clock()
 
-    def spend(self, wait: Callable[[float], Proposal | None]) -> Proposal | None:
-        """What `wait` gives, which may take so many seconds; the time that it took is spent."""
+    def at_most(self, wait: Callable[[float], T]) -> T:
+        """What `wait` gives, which may take as many seconds as are left; those that it took are spent."""
         began = self._clock()
         self._left = min(_LONGEST, self._left + _SHARE * self._devices * (began - self._since))
         self._since = began
-        proposal = wait(max(0.0, self._left))
+        found = wait(max(0.0, self._left))
         self._left -= self._clock() - began
-        return proposal
+        return found

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.configurations import group
-from orchestrator.errors import StudyError
 from orchestrator.home import Home
 from orchestrator.records import StudyRecord, TrialRecord
 from orchestrator.statistics import Interval, interval
 from orchestrator.studies import read_study
+from orchestrator.trial_name import find_trial, parse_trial_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +40,9 @@ def compare(home: Home, names: Sequence[str]) -> Comparison:
     studies: dict[str, StudyRecord] = {}
     found: list[tuple[StudyRecord, TrialRecord]] = []
     for name in names:
-        study_name, slash, number = name.rpartition("/")
-        if not slash or not (number.isascii() and number.isdigit()):
-            raise StudyError(f"{name!r} names no trial; write STUDY/NUMBER, for instance quickstart/3")
+        study_name, number = parse_trial_name(name)
         study = studies.setdefault(study_name, read_study(home, study_name))
-        found.append((study, _trial(study, int(number))))
+        found.append((study, find_trial(study, number)))
     trials = [trial for _, trial in found]
     by_metric = [_intervals(study, trial) for study, trial in found]
     metrics = sorted({metric for intervals in by_metric for metric in intervals})
@@ -53,13 +51,6 @@ def compare(home: Home, names: Sequence[str]) -> Comparison:
         differing_knobs=_differing(trials),
         metrics={metric: tuple(intervals.get(metric) for intervals in by_metric) for metric in metrics},
     )
-
-
-def _trial(study: StudyRecord, number: int) -> TrialRecord:
-    for trial in study.trials:
-        if trial.number == number:
-            return trial
-    raise StudyError(f"study {study.name} has no trial {number}; it has {len(study.trials)}, numbered from 0")
 
 
 def _differing(trials: Iterable[TrialRecord]) -> dict[str, tuple[Any, ...]]:

@@ -93,4 +93,5 @@ def _make_backend(spec: StudySpec, name: str, address: str | None) -> "Backend":
         return LocalBackend()
     from orchestrator.backends.ray_backend import RayBackend
 
-    return RayBackend(cpus=spec.resources.train.cpus, gpus=spec.resources.train.gpus, address=address)
+    train, lease = spec.resources.train, spec.retry.worker_lease
+    return RayBackend(cpus=train.cpus, gpus=train.gpus, address=address, lease=lease)

@@ -87,6 +87,7 @@ def _evaluate(replicates: Sequence[TrialRecord]) -> Evaluation:
         violations={"failed": 1.0} if reasons <= _TELLING else _mean_violations(judged),
         running=not complete and any(not trial.state.finished for trial in replicates),
         sampler_state=replicates[0].sampler,
+        stopped=not complete and any(trial.stopped_at is not None for trial in replicates),
     )
 
 

@@ -20,6 +20,8 @@ _COMMANDS = {
     "retry": "Try the failed trials of a study again.",
     "list": "List the studies of this home.",
     "status": "Show how a study stands, and its best configurations.",
+    "watch": "Watch a study that another process drives, live.",
+    "logs": "Print what an attempt of a trial printed.",
     "compare": "Compare trials: what differs, and what came of it.",
     "export": "Write every trial of a study as JSON, CSV or Parquet.",
     "dashboard": "Open the dashboard on this machine.",

@@ -9,6 +9,7 @@ asked before it.
 
 from collections import Counter
 from collections.abc import Sequence
+from operator import is_not
 from typing import TYPE_CHECKING, Any, Literal
 
 import optuna
@@ -45,38 +46,49 @@ class MirroredStudy:
 
     def follow(self, known: Sequence["Evaluation"]) -> None:
         """Make the trials those of the known configurations, in this order."""
-        self._mirror.cut(len(self._known))
-        generation = 0
-        for position, evaluation in enumerate(known):
-            generation = evaluation.sampler_state.get(_GENERATION, generation)
-            if not self._has(position, evaluation, generation):
-                self._put(position, evaluation, generation)
-        for position in range(len(known), len(self._known)):
-            self._count(self._mirror.get_trial(position), -1, self._generations[position])
-        self._mirror.cut(len(known))
-        del self._known[len(known) :], self._generations[len(known) :]
+        self._drop(min(len(known), len(self._known)))
+        for position, other in enumerate(list(map(is_not, self._known, known))):
+            if other:
+                self._change(position, known[position])
+        for evaluation in known[len(self._known) :]:
+            self._put(len(self._known), evaluation)
 
     def ask(self, sampler: BaseSampler) -> Trial:
         """A trial to suggest parameters from; the one asked before is forgotten."""
         self._mirror.cut(len(self._known))
-        if isinstance(sampler, NSGAIISampler):
-            self._choose_parents(sampler)
-        self._study.sampler = _Informed(sampler, self._shared_by(sampler))
+        self._study.sampler = _Informed(sampler, self._shared_by(sampler), self._new_generations())
         return self._study.ask()
 
     def state_of(self, trial: Trial) -> dict[str, Any]:
         """What the sampler keeps with an asked trial."""
         return dict(self._mirror.get_trial(trial.number).system_attrs)
 
-    def _has(self, position: int, evaluation: "Evaluation", generation: int) -> bool:
-        if position >= len(self._known) or self._generations[position] != generation:
-            return False
-        known = self._known[position]
-        return known is evaluation or known == evaluation
+    def _drop(self, length: int) -> None:
+        for position in range(length, len(self._known)):
+            self._count(self._mirror.get_trial(position), -1, self._generations[position])
+        self._mirror.cut(length)
+        del self._known[length:], self._generations[length:]
 
-    def _put(self, position: int, evaluation: "Evaluation", generation: int) -> None:
+    def _change(self, position: int, evaluation: "Evaluation") -> None:
+        """Also the following ones that have this one's generation, when it is another one now."""
+        if self._known[position] == evaluation:
+            self._known[position] = evaluation
+            return
+        self._put(position, evaluation)
+        for following in range(position + 1, len(self._known)):
+            if self._generations[following] == self._generation(following, self._known[following]):
+                break
+            self._put(following, self._known[following])
+
+    def _generation(self, position: int, evaluation: "Evaluation") -> int:
+        before = self._generations[position - 1] if position else 0
+        generation: int = evaluation.sampler_state.get(_GENERATION, before)
+        return generation
+
+    def _put(self, position: int, evaluation: "Evaluation") -> None:
         if position < len(self._known):
             self._count(self._mirror.get_trial(position), -1, self._generations[position])
+        generation = self._generation(position, evaluation)
         trial = create_trial(
             state=_state(evaluation),
             values=evaluation.values,
@@ -95,20 +107,23 @@ class MirroredStudy:
         self._states[trial.state] += times
         for name in trial.params:
             self._params[trial.state, name] += times
-        if trial.state is TrialState.COMPLETE and generation <= self._parents_of:
+        if trial.state is TrialState.COMPLETE:
+            self._forget_parents(generation)
+
+    def _forget_parents(self, generation: int) -> None:
+        """All that were chosen after this generation."""
+        if generation <= self._parents_of:
             later = range(generation + 1, self._parents_of + 2)
             self._mirror.forget_study_system_attrs([f"{_PARENTS}{one}" for one in later])
             self._parents_of = generation
 
-    def _choose_parents(self, sampler: NSGAIISampler) -> None:
-        """Generation by generation; left alone, the sampler would go back through all of them in one recursion.
-
-        Those of the next generation are up to the sampler, when it begins one.
-        """
+    def _new_generations(self) -> range:
+        """Those whose parents must be chosen now. The next one's are up to the sampler, when it begins one."""
         latest = max(self._generations, default=0)
-        for generation in range(self._parents_of + 1, latest + 1):
-            sampler.get_parent_population(self._study, generation)
+        self._forget_parents(latest)
+        missing = range(self._parents_of + 1, latest + 1)
         self._parents_of = latest
+        return missing
 
     def _shared_by(self, sampler: BaseSampler) -> dict[str, BaseDistribution] | None:
         """The parameters that a sampler models together, those of every trial it learns from; None: it says itself.
@@ -129,10 +144,15 @@ class MirroredStudy:
 
 
 class _Informed(BaseSampler):
-    """A sampler that is told which parameters to model together."""
+    """A sampler that is told which parameters to model together.
 
-    def __init__(self, sampler: BaseSampler, shared: dict[str, BaseDistribution] | None) -> None:
-        self._sampler, self._shared = sampler, shared
+    NSGA-II chooses parents generation by generation; left alone, it would go back through all of them in one recursion.
+    """
+
+    def __init__(
+        self, sampler: BaseSampler, shared: dict[str, BaseDistribution] | None, generations: Sequence[int]
+    ) -> None:
+        self._sampler, self._shared, self._generations = sampler, shared, generations
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         if self._shared is None:
@@ -151,6 +171,9 @@ class _Informed(BaseSampler):
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         self._sampler.before_trial(study, trial)
+        if isinstance(self._sampler, NSGAIISampler):
+            for generation in self._generations:
+                self._sampler.get_parent_population(study, generation)
 
 
 def _state(evaluation: "Evaluation") -> TrialState:

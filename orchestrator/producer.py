@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from threading import Condition, Thread
+from time import monotonic
 from typing import Protocol
 
 from orchestrator.proposer import Evaluation, Proposal
@@ -30,7 +31,9 @@ class _Task:
 class Proposes(Protocol):
     """Who makes the proposals; used from the producer's thread alone, except for `close`."""
 
-    sampler: str
+    @property
+    def sampler(self) -> str:
+        """Its name."""
 
     def propose(self, known: Sequence[Evaluation]) -> Proposal | None:
         """A configuration that is not among the known ones, or None when there seems to be none."""
@@ -42,11 +45,13 @@ class Proposes(Protocol):
 class Producer:
     """Up to `depth` proposals, made in the background; the proposer belongs to this thread from now on.
 
-    It makes no more than the budget has room for, and rests when there is nothing new to propose until something else
-    is known. Replacing what is out of date takes about `depth` asks each time that the results grew by a tenth.
+    Nothing happens before the first `update`. It makes no more than the budget has room for, and rests when there is
+    nothing new to propose until something else is known. Replacing what is out of date takes about `depth` asks each
+    time that the results grew by a tenth.
     """
 
-    def __init__(self, proposer: Proposes, depth: int, budget: int) -> None:
+    def __init__(self, proposer: Proposes, depth: int, budget: int, *, takes: float = 0.0) -> None:
+        """`takes` is how many seconds the first ask is expected to take."""
         self._proposer, self._depth, self._budget = proposer, depth, budget
         self._changed = Condition()
         self._known: Sequence[Evaluation] = ()
@@ -55,27 +60,32 @@ class Producer:
         self._queue: list[_Ready] = []
         self._nothing_besides = -1
         """Known and queued ones besides which nothing was found."""
+        self._began: float | None = None
+        """When the ask under way began."""
+        self._took = takes
+        """Seconds that the last ask took."""
         self._error: Exception | None = None
-        self._closed = False
+        self._begun = self._closed = False
         self._thread = Thread(target=self._run, name=f"ask {proposer.sampler}", daemon=True)
         self._thread.start()
 
     def update(self, known: Sequence[Evaluation]) -> None:
         """Replace what is known; queued proposals that are among it are dropped."""
         with self._changed:
-            self._known = known
+            self._begun, self._known = True, known
             self._fingerprints = {evaluation.fingerprint for evaluation in known}
             self._results = sum(evaluation.values is not None for evaluation in known)
             self._queue = [one for one in self._queue if _name(one.proposal) not in self._fingerprints]
             self._changed.notify_all()
 
     def add(self, evaluation: Evaluation) -> None:
-        """One more is known, without a result."""
+        """One more is known, without a result; what was taken here is known already."""
         with self._changed:
-            self._known = (*self._known, evaluation)
-            self._fingerprints.add(evaluation.fingerprint)
-            self._queue = [one for one in self._queue if _name(one.proposal) != evaluation.fingerprint]
-            self._changed.notify_all()
+            if evaluation.fingerprint not in self._fingerprints:
+                self._known = (*self._known, evaluation)
+                self._fingerprints.add(evaluation.fingerprint)
+                self._queue = [one for one in self._queue if _name(one.proposal) != evaluation.fingerprint]
+                self._changed.notify_all()
 
     def queued(self) -> list[Evaluation]:
         """What is ready, as running."""
@@ -83,12 +93,19 @@ class Producer:
             return [one.proposal.running() for one in self._queue]
 
     def take(self, wait: float) -> Proposal | None:
-        """The oldest proposal; None when there is none within `wait` seconds. Raises what the proposer raised."""
+        """The oldest proposal; None when there is none within `wait` seconds. Raises what the proposer raised.
+
+        It does not wait at all for an ask that is known to take longer.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._exhausted() or self._error, timeout=wait)
+            hopeful = wait if self._ask_takes() <= wait else 0.0
+            self._changed.wait_for(lambda: self._queue or self._exhausted() or self._error, timeout=hopeful)
             if self._error is not None:
                 raise self._error
-            return self._queue.pop(0).proposal if self._queue else None
+            proposal = self._queue[0].proposal if self._queue else None
+            if proposal is not None:
+                self.add(proposal.running())
+            return proposal
 
     def exhausted(self) -> bool:
         """Whether nothing is left to take and the proposer found nothing more."""
@@ -107,11 +124,18 @@ class Producer:
     def _run(self) -> None:
         try:
             while (task := self._next_task()) is not None:
-                self._keep(self._proposer.propose(task.known), task)
+                self._began = monotonic()
+                proposal = self._proposer.propose(task.known)
+                self._took, self._began = monotonic() - self._began, None
+                self._keep(proposal, task)
         except Exception as error:  # raised by `take`, in the driver
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
+
+    def _ask_takes(self) -> float:
+        began = self._began
+        return self._took if began is None else max(self._took, monotonic() - began)
 
     def _next_task(self) -> _Task | None:
         """Waits for something to do; None when closed."""
@@ -124,6 +148,8 @@ class Producer:
             return None
 
     def _task(self) -> _Task | None:
+        if not self._begun:
+            return None
         room = min(self._depth, self._budget - len(self._known)) - len(self._queue)
         outdated = next((one for one in self._queue if one.results < _FRESH * self._results), None)
         if room > 0 and self._nothing_besides != len(self._known) + len(self._queue):

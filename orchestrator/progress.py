@@ -14,9 +14,9 @@ from rich.progress import Progress as Bars
 from rich.text import Text
 
 from orchestrator.configurations import group
-from orchestrator.formats import duration, with_unit
-from orchestrator.records import Objective, StudyRecord, TrialRecord, TrialState
-from orchestrator.tables import front_table, params_text
+from orchestrator.formats import duration
+from orchestrator.records import StudyRecord, TrialRecord, TrialState
+from orchestrator.tables import front_table, params_text, verdict
 from workers.protocol import MetricReport
 
 _REDRAW_SECONDS = 0.25
@@ -90,7 +90,8 @@ class Progress:
         self._finished_now += 1
         self._front = None
         self._drop_bar(trial.number)
-        self._say(f"trial {trial.number} {self._verdict(trial)}")
+        objectives = self._study.objectives if self._study is not None else ()
+        self._say(f"trial {trial.number} {verdict(trial, objectives)}")
 
     def notice(self, text: str) -> None:
         """Say it."""
@@ -105,20 +106,6 @@ class Progress:
         took = duration(self._clock() - self._began)
         self._console.print(
             f"{study.state.value.lower()} after {took}" + (f": {study.message}" if study.message else "")
-        )
-
-    def _verdict(self, trial: TrialRecord) -> str:
-        if trial.failure is not None:
-            return f"failed, {trial.failure['reason']}: {trial.failure['message']}"
-        if trial.stopped_at is not None:
-            return f"stopped by the pruner at {trial.stopped_at:,} tokens"
-        if trial.state is TrialState.PRUNED:
-            broken = ", ".join(name for name, amount in trial.violations.items() if amount > 0)
-            return f"infeasible before training: breaks {broken}"
-        objectives: tuple[Objective, ...] = self._study.objectives if self._study is not None else ()
-        values = zip(objectives, trial.values or (), strict=False)
-        return "done: " + ", ".join(
-            f"{objective.metric} {with_unit(objective.metric, value)}" for objective, value in values
         )
 
     def _drop_bar(self, number: int) -> None:

@@ -23,7 +23,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 
 from orchestrator.configuration import Configuration, resolve
 from orchestrator.mirrored_study import MirroredStudy
-from orchestrator.samplers import choose, make_sampler, notice
+from orchestrator.samplers import QUICK, Choice, choose, make_sampler, notice
 from orchestrator.search_space import SearchSpace
 from orchestrator.spec import StudySpec
 from workers.fingerprint import fingerprint
@@ -34,8 +34,6 @@ _TRIES: Mapping[str, int] = {"gp": 3}
 _SAMPLER_TRIES = 32
 _RANDOM_TRIES = 256
 """When the sampler's tries found nothing and the space cannot be listed."""
-_QUICK_WINDOW = 200
-"""Configurations that the quick stand-in of a slow sampler looks back on; one ask then takes about 20 ms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,16 +77,18 @@ class Proposal:
 class Proposer:
     """Proposes configurations of one study."""
 
-    def __init__(
-        self, spec: StudySpec, space: SearchSpace, *, sampler: str | None = None, window: int | None = None
-    ) -> None:
-        """`sampler` replaces the study's own; with a `window` only so many of the latest configurations are seen."""
+    def __init__(self, spec: StudySpec, space: SearchSpace, choice: Choice | None = None) -> None:
+        """`choice` replaces the study's own."""
         self.spec = spec
-        self._space, self._window = space, window
-        self._salt = [] if sampler is None else [sampler]
-        self.sampler = sampler or choose(spec, space.size)
-        """The sampler's name, decided when the file leaves it to us."""
+        self._space = space
+        self._choice = choice or choose(spec, space.size)
+        self._salt = [] if choice is None else [choice.sampler]
         self._mirrored: MirroredStudy | None = None
+
+    @property
+    def sampler(self) -> str:
+        """The sampler's name, decided when the file leaves it to us."""
+        return self._choice.sampler
 
     @property
     def instant(self) -> bool:
@@ -107,7 +107,7 @@ class Proposer:
 
     def stand_in(self) -> "Proposer":
         """One that takes milliseconds where this one takes seconds."""
-        return Proposer(self.spec, self._space, sampler="tpe", window=_QUICK_WINDOW)
+        return Proposer(self.spec, self._space, QUICK)
 
     def propose(self, known: Sequence[Evaluation]) -> Proposal | None:
         """A configuration that is not among the known ones, or None when there seems to be none."""
@@ -163,10 +163,11 @@ class Proposer:
 
     def _first_seen(self, known: int) -> int:
         """Where the window begins. It moves by half its length at a time, so that the mirror is rarely made anew."""
-        if self._window is None or known <= self._window:
+        window = self._choice.window
+        if window is None or known <= window:
             return 0
-        step = self._window // 2
-        return -(-(known - self._window) // step) * step
+        step = window // 2
+        return -(-(known - window) // step) * step
 
     def _seed(self, known: Sequence[Evaluation], *use: str) -> int:
         return int(fingerprint([self.spec.sampler.seed, len(known), *use])[:8], 16)

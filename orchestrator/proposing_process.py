@@ -113,8 +113,9 @@ class ProposingProcess:
         process, self._process, self._known = self._process, None, ()
         assert process is not None
         process.kill()
-        with process:
-            return process.wait()
+        with suppress(BrokenPipeError), process:  # what it was not told any more
+            process.wait()
+        return process.returncode
 
 
 def main() -> None:

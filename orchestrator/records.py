@@ -120,6 +120,8 @@ class TrialRecord:
     """`STUDY/NUMBER` of the trial that this one was taken over from."""
     sampler: Mapping[str, Any] = field(default_factory=dict)
     """What the sampler noted when it proposed the configuration."""
+    proposed_by: str | None = None
+    """Which sampler proposed the configuration; None for a trial that repeats another one."""
 
 
 @dataclass(frozen=True, kw_only=True)

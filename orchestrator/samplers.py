@@ -7,12 +7,11 @@
 | gp | constraints, several objectives; conditional parameters are left to tpe | the same |
 | random, grid | | anything |
 
-`auto` is grid when every configuration fits the budget. Otherwise it is tpe, which finds the better configurations in a
-small budget, until its cost counts: with three objectives and twelve parameters one ask takes 17 ms after 100
-configurations, 89 ms after 1,000 and 590 ms after 5,000, where nsga2 stays near 10 ms. So from `TPE_BUDGET`
-configurations on, `auto` is nsga2 for several objectives. For one objective tpe takes 19 ms after 1,000 and 190 ms
-after 10,000, and stays.
+`auto` is grid when every configuration fits the budget, and otherwise tpe that looks back on the latest `HISTORY`
+configurations. Measured by `benchmarks.sampler_choice` (twelve mixed parameters, two of them conditional): PLACEHOLDER
 """
+
+from dataclasses import dataclass
 
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 
@@ -20,18 +19,30 @@ from orchestrator.spec import StudySpec
 from workers.config import variant_knobs
 from workers.config.variants import VARIANTS
 
-TPE_BUDGET = 1_000
-"""Most configurations for which `auto` is tpe when there are several objectives."""
+HISTORY = 1_000
+"""Configurations that `auto` looks back on at least half of."""
 
 
-def choose(spec: StudySpec, size: int | None) -> str:
-    """The name of the sampler for a space of so many configurations; None when they cannot be listed."""
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A sampler, and what it gets to see."""
+
+    sampler: str
+    window: int | None = None
+    """Only about so many of the latest configurations; None: all."""
+
+
+def choose(spec: StudySpec, size: int | None) -> Choice:
+    """The sampler for a space of so many configurations; None when they cannot be listed."""
     if spec.sampler.name != "auto":
-        return spec.sampler.name
+        return Choice(sampler=spec.sampler.name)
     if size is not None and size <= spec.budget.configurations:
-        return "grid"
-    many = len(spec.objectives) > 1 and spec.budget.configurations > TPE_BUDGET
-    return "nsga2" if many else "tpe"
+        return Choice(sampler="grid")
+    return Choice(sampler="tpe", window=HISTORY)
+
+
+QUICK = Choice(sampler="tpe", window=200)
+"""What stands in for gp; with three objectives and twelve parameters one ask takes about 20 ms."""
 
 
 def make_sampler(name: str, spec: StudySpec, seed: int) -> BaseSampler:

@@ -1,7 +1,7 @@
 """How a trial is written down as attributes of its Optuna trial, and read back as a `TrialRecord`.
 
-    seed, configuration, knobs             when it is asked; `sampler` for a proposal, `retries` or `forked_from` for
-                                           one that repeats another trial
+    seed, configuration, knobs             when it is asked
+    proposed_by, sampler                   of a proposal; one that repeats a trial has `retries` or `forked_from`
     attempt:1, attempt:2, ...              started, ended, failure, info and devices of each execution
     rung:TOKENS                            metrics, order and verdict of the pruner
     result                                 metrics, failure and end, written just before it is told
@@ -100,6 +100,7 @@ def trial_record(
         retries=attributes.get("retries"),
         forked_from=attributes.get("forked_from"),
         sampler=attributes.get("sampler", {}),
+        proposed_by=attributes.get("proposed_by"),
     )
 
 

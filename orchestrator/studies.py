@@ -30,7 +30,7 @@ def read_spec(home: Home, name: str) -> tuple[StudySpec, dict[str, str]]:
     refuse_unknown(home, name)
     storage = open_journal(home.journal(name), name)
     attributes = storage.get_study_user_attrs(storage.get_study_id_from_name(name))
-    return StudySpec.from_plain(attributes["spec"]), dict(attributes.get("corpora", {}))
+    return StudySpec.from_stored(attributes["spec"]), dict(attributes.get("corpora", {}))
 
 
 def refuse_unknown(home: Home, name: str) -> None:

@@ -164,9 +164,8 @@ class Study:
             self._proposals.update(self._knowledge.evaluations())
             proposal = self._proposals.take()
             if proposal is not None:
-                return self._create(
-                    proposal.configuration, self._spec.seeds[0], {"sampler": dict(proposal.sampler_state)}
-                )
+                noted = {"proposed_by": proposal.sampler, "sampler": dict(proposal.sampler_state)}
+                return self._create(proposal.configuration, self._spec.seeds[0], noted)
             self._no_more_points = True
         replicate = self._knowledge.next_replicate()
         if replicate is None:

@@ -1,7 +1,7 @@
 """Tables for the terminal: studies, the front, a comparison."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -10,8 +10,8 @@ from rich.text import Text
 
 from orchestrator.comparison import Comparison
 from orchestrator.configurations import group
-from orchestrator.formats import unit, with_interval
-from orchestrator.records import StudyRecord, TrialState
+from orchestrator.formats import unit, with_interval, with_unit
+from orchestrator.records import Objective, StudyRecord, TrialRecord, TrialState
 
 
 def params_text(params: Mapping[str, Any]) -> str:
@@ -66,22 +66,43 @@ def front_table(study: StudyRecord, title: str = "front") -> Table:
     return table
 
 
-def print_study(console: Console, study: StudyRecord) -> None:
-    """State, counts, failures by reason, front."""
+def standing(study: StudyRecord) -> Iterator[Text]:
+    """Lines that say how a study stands: state, counts, failures by reason."""
     known = {trial.configuration for trial in study.trials}
     states = Counter(trial.state.value for trial in study.trials)
     driver = f" (driver {study.driver})" if study.driver is not None else ""
     message = f", {study.message}" if study.message else ""
-    console.print(Text.assemble((study.name, "bold"), f": {study.state.value}{driver}{message}"))
+    yield Text.assemble((study.name, "bold"), f": {study.state.value}{driver}{message}")
     counts = ", ".join(f"{count} {state}" for state, count in states.items()) or "no trial yet"
-    console.print(f"{len(known)} of {study.budget} configurations; {counts}", highlight=False)
+    yield Text(f"{len(known)} of {study.budget} configurations; {counts}")
     retried = {trial.retries for trial in study.trials}
     failures = [(t.failure, t.number) for t in study.trials if t.failure is not None and t.number not in retried]
     for reason, count in Counter(failure["reason"] for failure, _ in failures).items():
         failure, number = next(each for each in failures if each[0]["reason"] == reason)
-        console.print(f"  {count} x {reason}, e.g. trial {number}: {failure['message']}", markup=False)
+        yield Text(f"  {count} x {reason}, e.g. trial {number}: {failure['message']}")
     if failures:
-        console.print(f"  `plt retry {study.name} --failed` tries them again", markup=False, highlight=False)
+        yield Text(f"  `plt retry {study.name} --failed` tries them again")
+
+
+def verdict(trial: TrialRecord, objectives: Iterable[Objective]) -> str:
+    """What came of a finished trial, in one line."""
+    if trial.failure is not None:
+        return f"failed, {trial.failure['reason']}: {trial.failure['message']}"
+    if trial.stopped_at is not None:
+        return f"stopped by the pruner at {trial.stopped_at:,} tokens"
+    if trial.state is TrialState.PRUNED:
+        broken = ", ".join(name for name, amount in trial.violations.items() if amount > 0)
+        return f"infeasible before training: breaks {broken}"
+    values = zip(objectives, trial.values or (), strict=False)
+    return "done: " + ", ".join(
+        f"{objective.metric} {with_unit(objective.metric, value)}" for objective, value in values
+    )
+
+
+def print_study(console: Console, study: StudyRecord) -> None:
+    """State, counts, failures by reason, front."""
+    for line in standing(study):
+        console.print(line)
     if any(configuration.on_front for configuration in group(study)):
         console.print(front_table(study))
     elif any(trial.state is TrialState.COMPLETE for trial in study.trials):

@@ -8,6 +8,7 @@ class is unpickled.
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,11 @@ class Worker:
 
             self._execute = execute
         self._running = request.attempt_id
+        stream = self._execute(request, lambda: self._stopped == request.attempt_id)
         try:
-            yield from captured(self._execute(request, lambda: self._stopped == request.attempt_id), request)
+            with closing(captured(stream, request)) as items:
+                for item in items:  # noqa: UP028 - Ray drives this by `send`
+                    yield item
         finally:
             self._running = None
 

@@ -14,7 +14,7 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,20 +31,27 @@ _FAILURE_CHARACTERS = 100_000
 Stream = Iterator[MetricReport | TrialOutcome]
 
 
-def captured(stream: Stream, request: Request) -> Stream:
+def captured(stream: Stream, request: Request) -> Generator[MetricReport | TrialOutcome]:
     """The stream's items, with a trial's output kept in its folder. Closing this closes the stream."""
-    if not isinstance(request, TrialRequest):
-        yield from stream
-        return
-    with Output(AttemptFolder(request.folder).output) as output:
-        try:
+    if isinstance(request, TrialRequest):
+        with Output(AttemptFolder(request.folder).output) as output, _closed_at_the_end(stream, output):
             for item in _items(stream, output):
                 yield _noted(item, request, output)
-        finally:
-            close = getattr(stream, "close", None)
-            if close is not None:
-                with _writing_to(output):
-                    close()
+    else:
+        with _closed_at_the_end(stream):
+            for item in stream:
+                yield item
+
+
+@contextmanager
+def _closed_at_the_end(stream: Stream, output: "Output | None" = None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        close = getattr(stream, "close", None)
+        if close is not None:
+            with _writing_to(output):
+                close()
 
 
 def _items(stream: Stream, output: "Output") -> Stream:
@@ -81,7 +88,7 @@ class Output:
     def __init__(self, path: Path) -> None:
         self.problem: str | None = None
         """Why the output is not in the file, in one line."""
-        self._printed = 0
+        self._printed, self._full = 0, False
         self._file: io.FileIO | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,13 +105,15 @@ class Output:
 
     def print(self, text: str) -> None:
         """Write what the attempt's code printed, up to the cap."""
-        if self._printed >= CAP:
-            return
-        data = text[: CAP - self._printed].encode("utf-8", "backslashreplace")
-        self._write(data)
-        self._printed += len(data)
-        if self._printed >= CAP:
-            self._write(f"\n[more than {CAP} bytes were printed; the rest is dropped]\n".encode())
+        room = CAP - self._printed
+        data = text[: room + 1].encode("utf-8", "backslashreplace")
+        if len(data) <= room and not self._full:
+            self._write(data)
+            self._printed += len(data)
+        elif not self._full:
+            self._full = True
+            self._write(data[:room].decode("utf-8", "ignore").encode())  # to the last whole character
+            self.line(f"\n[more than {CAP} bytes were printed; the rest is dropped]")
 
     def line(self, text: str) -> None:
         """Write a line, whatever has been printed."""
@@ -202,8 +211,8 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def _writing_to(output: Output) -> Iterator[None]:
-    """What this thread prints and logs goes to `output`."""
+def _writing_to(output: Output | None) -> Iterator[None]:
+    """What this thread prints and logs goes to `output`, if there is one."""
     _install(+1)
     _active.output = output
     try:

@@ -1,7 +1,8 @@
 """The seam to a place where attempts run.
 
 A backend takes requests and gives back events. It never decides anything: what a failure means is the runner's
-business. At most `slots` attempts run at once; a request submitted beyond that waits its turn, in order.
+business. At most `slots` attempts run at once; a request submitted beyond that waits its turn, in order. Once an attempt
+has ended or was stopped nothing more comes from it, whatever its process may still do.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ class Backend(Protocol):
 
     name: str
     slots: int
-    """How many attempts can run at once."""
+    """How many attempts can run at once, at the moment: none while no machine is there that fits."""
 
     def hardware(self) -> Mapping[str, Any]:
         """What a worker runs on, as plain data: part of the identity of every latency that is measured there."""
@@ -47,14 +48,13 @@ class Backend(Protocol):
         """Events since the last call, in order; waits at most `timeout` seconds for the first."""
 
     def queued_because(self) -> str | None:
-        """Why a submitted request waits although nothing of this backend runs that it could wait for, in one line
-        for people; None when nothing waits."""
+        """What submitted requests wait for, in one line for people; None when none waits."""
 
     def stop(self, attempt_id: str) -> None:
-        """End an attempt and forget it: no more events come from it. Unknown or ended attempts are ignored."""
+        """End an attempt and forget it: no more events come from it. Unknown or ended attempts are ignored.
 
-    def rest(self) -> None:
-        """Let go of every device that no attempt uses; the next attempt takes one again."""
+        Its execution is asked to end by itself, so that it leaves nothing behind; until it has, its slot is taken.
+        """
 
     def close(self) -> None:
         """End everything and free the devices."""

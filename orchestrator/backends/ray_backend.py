@@ -59,6 +59,7 @@ class RayBackend:
     ) -> None:
         """`lease`: after how many seconds of silence an actor is given up; `grace`: how many it has to stop in."""
         self._owned = ray_cluster.connect(address)
+        self._alone = self._owned and address is None
         self._cpus = cpus
         self._gpus = (1.0 if ray_cluster.has_gpus() else 0.0) if gpus is None else gpus
         try:
@@ -119,6 +120,11 @@ class RayBackend:
             worker.stop(by=self._clock() + self._grace)
         self._fill()
 
+    def rest(self) -> None:
+        """Kill the actors that run nothing, or only what was stopped."""
+        for worker in [worker for worker in self._workers if not _busy(worker) or worker.stop_by is not None]:
+            self._give_up(worker)
+
     def close(self) -> None:
         """Kill every actor, and the cluster if this backend started it."""
         self._waiting.clear()
@@ -159,6 +165,8 @@ class RayBackend:
         if now - self._counted_at >= _CLUSTER_SECONDS:
             self._counted_at = now
             self.slots = ray_cluster.slots(self._cpus, self._gpus)
+            if self._alone and self.slots == 0:
+                raise ServiceError("the Ray cluster that this process started has died; start the study again")
             self._fill()
 
     def _collect(self, wait: float) -> list[Event]:

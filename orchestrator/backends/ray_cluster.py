@@ -17,7 +17,9 @@ _ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # an actor that reserves no GPU sees none
     "RAY_worker_niceness": "0",  # a latency measured at low priority is somebody else's
 }
-_AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+_MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+_own_token = secrets.token_hex(32)
+"""Of the clusters that this process starts; Ray keeps the first one that it reads."""
 
 
 def connect(address: str | None) -> bool:
@@ -30,8 +32,8 @@ def connect(address: str | None) -> bool:
         return False
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    if address is None and not any(name in os.environ for name in _AUTHENTICATION):
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    if address is None and not any(name in os.environ for name in (_MODE, _TOKEN, _TOKEN_PATH)):
+        os.environ[_TOKEN] = _own_token
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)  # it tells that authentication is on
     try:
         ray.init(
@@ -50,9 +52,12 @@ def connect(address: str | None) -> bool:
 
 
 def disconnect() -> None:
-    """Leave the cluster; one that was started here ends."""
+    """Leave the cluster; one that was started here ends, and the environment is as before."""
     if ray.is_initialized():
         ray.shutdown()
+    if os.environ.get(_TOKEN) == _own_token:
+        del os.environ[_TOKEN]
+        os.environ.pop(_MODE, None)  # set by Ray
 
 
 def node_name(node_id: str) -> str:

@@ -176,6 +176,6 @@ class RayWorker:
 
 def make_worker(cpus: float, gpus: float, arguments: tuple[Any, ...], lease: float) -> RayWorker:
     """A new actor, which neither restarts nor retries by itself: that is the runner's decision."""
-    options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
-    actor_class = ray.remote(**options, concurrency_groups=_CONTROL)(Worker)
-    return RayWorker(actor_class.remote(*arguments), lease)
+    remote: Any = ray.remote  # its types do not know concurrency_groups
+    sized = remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0, concurrency_groups=_CONTROL)
+    return RayWorker(sized(Worker).remote(*arguments), lease)

@@ -9,18 +9,23 @@ from orchestrator.commands.options import echo_json, json_option
 @click.argument("study")
 @json_option
 def command(study: str, as_json: bool) -> None:
-    """Show how STUDY stands: progress, failures by reason, and the front."""
+    """Show how STUDY stands: progress, failures by reason, the front, and what is not tracked yet."""
     from orchestrator.home import Home
     from orchestrator.studies import read_study
+    from orchestrator.tracking.untracked import untracked
 
-    record = read_study(Home.from_environment(), study)
+    home = Home.from_environment()
+    record = read_study(home, study)
+    missing = untracked(home, study)
     if as_json:
         from orchestrator.export import study_summary
 
-        echo_json(study_summary(record))
+        echo_json({**study_summary(record), "untracked": missing})
         return
     from rich.console import Console
 
     from orchestrator.tables import print_study
 
     print_study(Console(), record)
+    if missing is not None:
+        click.echo(missing)

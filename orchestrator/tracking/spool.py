@@ -12,7 +12,6 @@ disk, leaves the file as it was. One process at a time: the study's driver. Anyb
 
 import os
 import re
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,13 +132,14 @@ class Spool:
     def _shorten(self) -> None:
         """Cut what was delivered off the front, by way of a second file that takes the place of the first."""
         rest = os.pread(self._file, self._size - self._delivered, self._delivered)
-        handle, aside = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+        aside = self._path.with_name(f".{self._path.name}.aside")
+        handle = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             _write(handle, _header(_HEADER_BYTES) + rest, 0)
-            Path(aside).replace(self._path)
+            aside.replace(self._path)
         except OSError:
             os.close(handle)
-            Path(aside).unlink(missing_ok=True)
+            aside.unlink(missing_ok=True)
             raise
         os.close(self._file)
         self._file = handle

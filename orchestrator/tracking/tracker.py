@@ -1,7 +1,8 @@
 """The seam to a tracking system.
 
 A tracker is a projection of the study's storage, never the truth. Every call is idempotent by trial number: saying
-the same thing twice leaves one run. The driver is its only caller.
+the same thing twice leaves one run. The driver is its only caller; it says `start_study` first, holding the study's
+lock, and never waits for a slow or absent server until `close`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ class Tracker(Protocol):
         """Find or make the trial's run with its parameters and tags, and mark it running."""
 
     def report(self, number: int, report: MetricReport) -> None:
-        """Add metrics at a training step; must not make the caller wait for a slow server."""
+        """Add metrics at a training step."""
 
     def finish_trial(self, trial: TrialRecord) -> None:
         """Write final metrics, tags and state of a finished trial and end its run."""
@@ -34,4 +35,4 @@ class Tracker(Protocol):
         and runs of unknown trials ended as KILLED; only trials in `owned` may stay running."""
 
     def close(self) -> None:
-        """Wait until everything said has arrived."""
+        """Wait, within reason, until everything said has arrived; a ServiceError says what has not."""

@@ -19,7 +19,7 @@ def untracked(home: Home, name: str) -> str | None:
     counted = (
         f"{_count(reports, 'report')} and {_count(runs, 'change')} of state of {_count(len(trials - {None}), 'trial')}"
     )
-    return f"{counted} are not in MLflow yet; running the study again when MLflow works delivers them"
+    return f"{counted} are not in MLflow yet; `plt resume {name}` delivers them when MLflow works"
 
 
 def _said(lines: Iterable[bytes]) -> Iterable[tuple[int | None, bool]]:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Self
 
 import psutil
 
@@ -28,19 +29,39 @@ def wait_until(happened: Callable[[], bool], what: str, patience: float = PATIEN
         time.sleep(POLL_SECONDS)
 
 
+_PLT = [sys.executable, "-m", "orchestrator.main"]
+_WARM = """
+import sys
+import orchestrator.asking, orchestrator.driving, orchestrator.main, orchestrator.study
+sys.stdin.read(1)
+sys.exit(orchestrator.main.main(sys.argv[1:]))
+"""
+"""Imports what takes seconds, then waits, so that the command comes at its moment."""
+
+
 class Driver:
     """One `plt` command, its output in a file."""
 
-    def __init__(self, arguments: list[str], environment: Mapping[str, str], output: Path) -> None:
+    def __init__(
+        self, arguments: list[str], environment: Mapping[str, str], output: Path, *, warm: bool = False
+    ) -> None:
+        """A `warm` one does nothing before `go`."""
         self.output, self.began = output, time.time()
         with output.open("wb") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "orchestrator.main", *arguments],
+                [*([sys.executable, "-c", _WARM] if warm else _PLT), *arguments],
                 env={**os.environ, **environment},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if warm else subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
+
+    def go(self) -> Self:
+        """Let a warm one begin."""
+        assert self._process.stdin is not None, "only a warm one waits"
+        with self._process.stdin as stdin:
+            stdin.write(b"!")
+        return self
 
     @property
     def pid(self) -> int:
@@ -72,6 +93,11 @@ class Driver:
     def descendants(self, of_a_kind: Callable[[str], bool]) -> list[psutil.Process]:
         """Living processes below it whose title, the first word of their command line, is of a kind."""
         return [process for process in _below(self.pid) if of_a_kind(_title(process))]
+
+
+def is_worker(title: str) -> bool:
+    """Whether a process is one of our Ray actors."""
+    return title.startswith("ray::Worker")
 
 
 def processes_of(home: Path) -> list[psutil.Process]:

@@ -5,9 +5,10 @@ import signal
 import socket
 from pathlib import Path
 
-from harness.round import Round
 from optuna.trial import TrialState
 
+from harness.driver import is_worker, wait_until
+from harness.round import Round
 from orchestrator.records import StudyState
 
 
@@ -35,33 +36,33 @@ def interrupted(round_: Round) -> None:
 
 def stopped(round_: Round) -> None:
     """`plt stop` from another process."""
-    driver = round_.start()
+    driver, stop = round_.start(), round_.plt("stop", round_.place.name, warm=True)
     round_.await_moment(driver)
-    asking = round_.plt("stop", round_.place.name)
-    round_.expect_exit(asking, 0)
+    round_.expect_exit(stop.go(), 0)
     round_.expect_exit(driver, 130)
     round_.keep()
+    round_.expect(not _running(round_), "a stopped driver left trials RUNNING")
     round_.finish()
 
 
 def paused(round_: Round) -> None:
-    """`plt pause`; nothing is trained until `plt resume`, and the same driver finishes the study."""
-    driver = round_.start()
+    """`plt pause`: nothing is trained and no worker kept until `plt resume`; the same driver finishes the study."""
+    driver, pause = round_.start(), round_.plt("pause", round_.place.name, warm=True)
     round_.await_moment(driver)
-    round_.expect_exit(round_.plt("pause", round_.place.name), 0)
+    round_.expect_exit(pause.go(), 0)
     round_.keep()
     round_.expect(round_.place.record().state is StudyState.PAUSED, "a paused study does not say so")
-    round_.expect(not _running(round_), "a paused study trains")
+    round_.expect(not _running(round_), "a paused study has trials RUNNING")
+    wait_until(lambda: not driver.descendants(is_worker), "the end of a paused study's workers", patience=30)
     round_.expect_exit(round_.plt("resume", round_.place.name), 0)
     round_.expect_exit(driver, 0)
 
 
 def second_driver(round_: Round) -> None:
     """A second `plt run` is refused, names the first, and does not disturb it."""
-    driver = round_.start()
+    driver, second = round_.start(), round_.start(warm=True)
     round_.await_moment(driver)
-    second = round_.start()
-    round_.expect_exit(second, 2)
+    round_.expect_exit(second.go(), 2)
     name = f"{socket.gethostname()}:{driver.pid}"
     round_.expect(name in second.said(), f"the second driver does not name {name}: {second.said()[-500:]}")
     round_.keep()

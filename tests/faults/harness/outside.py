@@ -20,8 +20,8 @@ from orchestrator.studies import read_study
 
 Replicate = tuple[str, int]
 """A configuration's fingerprint and a seed: what a trial's values may depend on, and nothing else."""
-Curve = Mapping[int, float]
-"""Values by step."""
+Curve = Mapping[int, set[float]]
+"""Values by step: one for each, if all is well."""
 
 _CLOCK = re.compile(r"seconds|tokens_per_second|latency|roofline|(^|[/_])ms")
 
@@ -67,6 +67,11 @@ class Place:
             return {}
         return {trial.number: trial for trial in self.record().trials if trial.state.finished}
 
+    def reports(self) -> int:
+        """Reports that its attempts have made so far, all together."""
+        outputs = self.home.study(self.name).glob("trials/*/attempt-*/output.log")
+        return sum(output.read_bytes().count(b"\nstep ") + 1 for output in outputs)
+
     def optuna_trials(self) -> list[FrozenTrial]:
         """Its trials as Optuna's own file backend reads them."""
         with warnings.catch_warnings():
@@ -80,17 +85,14 @@ class Place:
         experiment = client.get_experiment_by_name(self.name)
         return [] if experiment is None else list(client.search_runs([experiment.experiment_id]))
 
-    def curves(self, run: Run) -> tuple[dict[str, Curve], list[str]]:
-        """The exact metrics of a run by step, and what is wrong: two values for one step."""
+    def curves(self, run: Run) -> dict[str, Curve]:
+        """The exact metrics of a run."""
         client = MlflowClient(tracking_uri=self.tracking)
-        curves, wrong = {}, []
-        for name in filter(exact, run.data.metrics):
-            values: dict[int, set[float]] = {}
+        curves: dict[str, dict[int, set[float]]] = {name: {} for name in run.data.metrics if exact(name)}
+        for name, values in curves.items():
             for point in client.get_metric_history(run.info.run_id, name):
                 values.setdefault(point.step, set()).add(point.value)
-            wrong += [f"{name} has values {found} at step {step}" for step, found in values.items() if len(found) > 1]
-            curves[name] = {step: found.pop() for step, found in values.items()}
-        return curves, wrong
+        return dict(curves)
 
     def model(self, trial: TrialRecord) -> str:
         """Digest of the weights that a trial's last attempt left."""
@@ -114,7 +116,7 @@ class Place:
                 state=trial.state,
                 stopped_at=trial.stopped_at,
                 metrics={name: value for name, value in trial.metrics.items() if exact(name)},
-                curves=self.curves(runs[str(trial.number)])[0],
+                curves=self.curves(runs[str(trial.number)]),
                 model=self.model(trial),
             )
             for trial in self.record().trials

@@ -2,25 +2,28 @@
 
 import random
 import time
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.driver import Driver, processes_of, wait_until
 from harness.invariants import Expected, breaches
+from harness.mlflow_server import MlflowServer
 from harness.outside import Place
 from harness.unbroken import Unbroken
-
 from orchestrator.records import StudyState, TrialRecord
 
 _RESUMES = 3
 """How often a study may need to be continued."""
+_LATEST = 0.8
+"""The latest moment for a fault, as a share of what is left to do."""
 _SLOW_MLFLOW = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "2",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 
 
-class Broken(AssertionError):
+class Broken(AssertionError):  # noqa: N818 - it is what the study is
     """Something was not as it must be, in one line."""
 
 
@@ -41,7 +44,7 @@ class Outcome:
 class Round:
     """What a fault works with. It begins with `start` and ends with `finish`."""
 
-    def __init__(self, outcome: Outcome, folder: Path, unbroken: Unbroken, backend: str) -> None:
+    def __init__(self, outcome: Outcome, folder: Path, unbroken: Unbroken, backend: str, server: MlflowServer) -> None:
         self.outcome, self.folder, self.unbroken = outcome, folder, unbroken
         self.random = random.Random(outcome.seed)
         self.backend = [f"--backend={backend}"]
@@ -51,16 +54,24 @@ class Round:
         self.file = unbroken.scenario.write(folder, self.place.name)
         self.kept: dict[int, TrialRecord] = {}
         self.gaps_allowed = False
+        self.server = server
+        self.resources = ExitStack()
+        """What the round needs until it is checked."""
         self._commands = 0
 
-    def plt(self, *arguments: str) -> Driver:
-        """A `plt` command, its output in a file of its own."""
-        self._commands += 1
-        return Driver(list(arguments), self.environment, self.folder / f"plt-{self._commands}.txt")
+    def track_at(self, uri: str) -> None:
+        """Have the study tracked by a server."""
+        self.environment["MLFLOW_TRACKING_URI"] = uri
+        self.place = replace(self.place, tracking=uri)
 
-    def start(self) -> Driver:
+    def plt(self, *arguments: str, warm: bool = False) -> Driver:
+        """A `plt` command, its output in a file of its own; a `warm` one waits for `go`."""
+        self._commands += 1
+        return Driver(list(arguments), self.environment, self.folder / f"plt-{self._commands}.txt", warm=warm)
+
+    def start(self, *, warm: bool = False) -> Driver:
         """`plt run` of the study."""
-        return self.plt("run", str(self.file), *self.backend)
+        return self.plt("run", str(self.file), *self.backend, warm=warm)
 
     def continued(self) -> Driver:
         """`plt resume`, or `plt run` again when the study was not even created."""
@@ -70,20 +81,20 @@ class Round:
         return self.plt("resume", self.place.name, *self.backend)
 
     def await_moment(self, driver: Driver, *, in_start: bool = False) -> None:
-        """Let the driver work until a random moment: so many trials finished, and then some of the next one.
+        """Let the driver work until a random moment: after so many of the reports that all trials make, and a little.
 
         With `in_start` it may also lie before the first trial runs, even before the study exists.
         """
         if in_start and self.random.random() < 1 / 6:
-            after, further = -1, self.random.uniform(0, self.unbroken.start_seconds)
-            self.outcome.moment = f"starting + {further:.2f} s"
+            pause = self.random.uniform(0, self.unbroken.start_seconds)
+            self.outcome.moment = f"{pause:.2f} s after the start"
         else:
-            done = len(self.place.finished())
-            after = self.random.randrange(done, max(done + 1, len(self.unbroken.truth) - 2))
-            further = self.random.uniform(0, 1.5 * self.unbroken.trial_seconds)
-            self.outcome.moment = f"{after} done + {further:.2f} s"
-        wait_until(lambda: driver.ended() or self._progress(driver) >= after, f"{after} finished trials")
-        time.sleep(further)
+            done = self.place.reports()
+            reports = done + self.random.randint(1, max(1, round(_LATEST * (self.unbroken.reports - done))))
+            pause = self.random.uniform(0, 0.1)
+            self.outcome.moment = f"{reports} of {self.unbroken.reports} reports"
+            wait_until(lambda: driver.ended() or self.place.reports() >= reports, f"{reports} reports")
+        time.sleep(pause)
         self.expect(not driver.ended(), f"the driver ended before the moment: {driver.said()[-1500:]}")
 
     def keep(self) -> None:
@@ -102,12 +113,12 @@ class Round:
         self.expect(code in codes, f"plt ended with {code}, not {codes}: {driver.said()[-1500:]}")
 
     def finish(self) -> None:
-        """Continue the study until it is complete."""
+        """Continue the study until it is complete and tracked."""
         for _ in range(_RESUMES):
             if self._complete():
                 return
             self.expect_exit(self.continued(), 0)
-        self.expect(self._complete(), f"the study is not complete after {_RESUMES} resumes")
+        self.expect(self._complete(), f"the study is not complete and tracked after {_RESUMES} resumes")
 
     def check(self) -> None:
         """Note every breach of what must hold."""
@@ -124,13 +135,8 @@ class Round:
         for process in processes_of(self.place.home.root):
             process.kill()
 
-    def _progress(self, driver: Driver) -> int:
-        """Finished trials; -1 before this driver began one."""
-        if not self.place.home.journal(self.place.name).exists():
-            return -1
-        trials = self.place.record().trials
-        begun = any(attempt.started.timestamp() > driver.began for trial in trials for attempt in trial.attempts)
-        return sum(trial.state.finished for trial in trials) if begun else -1
-
     def _complete(self) -> bool:
-        return self.place.home.journal(self.place.name).exists() and self.place.record().state is StudyState.COMPLETE
+        home, name = self.place.home, self.place.name
+        if not home.journal(name).exists() or home.spool(name).exists():
+            return False
+        return self.place.record().state is StudyState.COMPLETE

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.driver import Hang
+from harness.mlflow_server import MlflowServer
 from harness.plan import FAULTS
 from harness.round import Broken, Outcome, Round
 from harness.studies import SCENARIOS
 from harness.unbroken import Unbroken, run_unbroken
-
 from orchestrator.home import Home
 from orchestrator.tracking.mlflow_connection import connect
 
@@ -27,6 +27,7 @@ class Rounds:
         self._lock = threading.Lock()
         self._template = folder / "template"
         connect(Home(self._template))  # making MLflow's database takes seconds
+        self._server = MlflowServer(folder / "server")
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="round")
         self._futures = {number: self._pool.submit(self._carry_out, number, name) for number, name in faults.items()}
 
@@ -37,6 +38,7 @@ class Rounds:
     def close(self) -> None:
         """Begin no more."""
         self._pool.shutdown(cancel_futures=True)
+        self._server.kill()
 
     def _carry_out(self, number: int, name: str) -> Outcome:
         """One round from an empty home to its verdict."""
@@ -45,7 +47,7 @@ class Rounds:
         folder = self._folder / f"{number}-{name}"
         shutil.copytree(self._template, folder / "home")
         outcome = Outcome(number=number, fault=name, seed=f"{self._seed}/{number}")
-        round_ = Round(outcome, folder, unbroken, fault.backend)
+        round_ = Round(outcome, folder, unbroken, fault.backend, self._server)
         began = time.monotonic()
         try:
             fault.strike(round_)
@@ -54,6 +56,7 @@ class Rounds:
             outcome.problems.append(str(problem))
         finally:
             round_.end_processes()
+            round_.resources.close()
             outcome.seconds = time.monotonic() - began
         return outcome
 

@@ -7,14 +7,14 @@ _COMMON = """\
 name: {name}
 model: {{variant: plt, d_model: 16, num_layers: 1, num_heads: 2, num_kv_heads: 2, window: 8}}
 data: {{corpus: phop, seq_len: 32, eval_sequences: 16}}
-train: {{tokens: 24k, batch_size: 8, precision: float32, compile: off, evaluations: 4}}
+train: {{tokens: 12k, batch_size: 8, precision: float32, compile: off, evaluations: 4}}
 search:
   num_loops: {{choices: [1, 2]}}
   lr: {{choices: [1e-3, 3e-3, 1e-2]}}
 seeds: [0, 1]
 replicate: all
 sampler: {{name: grid}}
-budget: {{configurations: 5}}
+budget: {{configurations: 4}}
 resources: {{train: {{cpus: 1, gpus: 0}}}}
 retry: {{worker_lease: 3s}}
 """
@@ -39,11 +39,11 @@ SCENARIOS = {
     "plain": Scenario(
         text=_COMMON + "objectives: [{{metric: val/loss, direction: minimize}}, "
         "{{metric: train/flops, direction: minimize}}]\n",
-        configurations=5,
+        configurations=4,
     ),
     "pruned": Scenario(
         text=_COMMON + "objectives: [{{metric: val/loss, direction: minimize}}]\n"
-        "pruner: {{name: moasha, reduction_factor: 2, min_tokens: 6k}}\n",
-        configurations=5,
+        "pruner: {{name: moasha, reduction_factor: 2, min_tokens: 3k}}\n",
+        configurations=4,
     ),
 }

@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from harness.driver import Driver
 from harness.outside import Place, Replicate, Truth
@@ -22,8 +21,8 @@ class Unbroken:
     truth: Mapping[Replicate, Truth]
     start_seconds: float
     """From the start of its process to the start of its first trial."""
-    trial_seconds: float
-    """The median trial."""
+    reports: int
+    """Of all trials together."""
 
 
 def run_unbroken(scenario: Scenario, folder: Path, template: Path) -> Unbroken:
@@ -35,12 +34,11 @@ def run_unbroken(scenario: Scenario, folder: Path, template: Path) -> Unbroken:
     driver = Driver(arguments, {"PLT_HOME": str(home)}, folder / "plt.txt")
     if driver.wait() != 0:
         raise RuntimeError(f"a study to which nothing happens does not end well: {driver.said()}")
-    trials = place.record().trials
-    begun = min(trial.attempts[0].started for trial in trials)
+    begun = min(trial.attempts[0].started for trial in place.record().trials)
     return Unbroken(
         scenario=scenario,
         place=place,
         truth=place.truth(),
         start_seconds=begun.timestamp() - driver.began,
-        trial_seconds=median(trial.attempts[0].device_seconds for trial in trials),
+        reports=place.reports(),
     )

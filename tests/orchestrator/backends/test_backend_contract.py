@@ -1,42 +1,29 @@
 """One contract for every backend."""
 
-import sys
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from probes import probe, probe_hardware
 
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Backend
 from orchestrator.backends.local_backend import LocalBackend
-from workers.config import BenchmarkConfig, ModelConfig
-from workers.protocol import BenchmarkRequest, FailureReason, TrialOutcome
+from workers.attempt_folder import AttemptFolder
+from workers.protocol import BenchmarkRequest, FailureReason, TrialOutcome, TrialRequest
 
-TINY = ModelConfig(
-    vocab_size=4,
-    hidden_size=4,
-    intermediate_size=4,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-)
-
-
-def request(attempt_id: str) -> BenchmarkRequest:
-    return BenchmarkRequest(attempt_id=attempt_id, model=TINY, benchmark=BenchmarkConfig())
+MakeRequest = Callable[[str], BenchmarkRequest]
+MakeTrial = Callable[[str, Path], TrialRequest]
+Drain = Callable[[Backend, set[str]], tuple[dict[str, list[int]], dict[str, TrialOutcome]]]
 
 
 @pytest.fixture(scope="module")
-def ray_backend() -> Iterator[Backend]:
-    import probes
-    from ray import cloudpickle
-
+def ray_backend(ray_cluster: None) -> Iterator[Backend]:
     from orchestrator.backends.ray_backend import RayBackend
 
-    cloudpickle.register_pickle_by_value(probes)
-    backend = RayBackend(execute=probe, hardware=probe_hardware)
+    del ray_cluster
+    backend = RayBackend(cpus=2.5, gpus=0, execute=probe, hardware=probe_hardware)
     yield backend
     backend.close()
 
@@ -51,25 +38,12 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     local.close()
 
 
-def drain(backend: Backend, ids: set[str]) -> tuple[dict[str, list[int]], dict[str, TrialOutcome]]:
-    """Poll until every attempt has ended: reported steps and outcome of each."""
-    steps: dict[str, list[int]] = {attempt_id: [] for attempt_id in ids}
-    ended: dict[str, TrialOutcome] = {}
-    while set(ended) != ids:
-        for event in backend.poll(5.0):
-            assert event.attempt_id not in ended
-            if isinstance(event, AttemptReported):
-                steps[event.attempt_id].append(event.report.step)
-            else:
-                assert isinstance(event, AttemptEnded)
-                ended[event.attempt_id] = event.outcome
-    return steps, ended
-
-
-def test_more_attempts_than_slots_all_report_in_order_and_end_once(backend: Backend) -> None:
+def test_more_attempts_than_slots_all_report_in_order_and_end_once(
+    backend: Backend, make_request: MakeRequest, drain: Drain
+) -> None:
     ids = {f"ok-{index}" for index in range(2 * backend.slots + 1)}
     for attempt_id in sorted(ids):
-        backend.submit(request(attempt_id))
+        backend.submit(make_request(attempt_id))
     steps, ended = drain(backend, ids)
     assert all(seen == [0, 1, 2] for seen in steps.values())
     assert {outcome.info["id"] for outcome in ended.values()} == ids
@@ -85,10 +59,10 @@ def test_more_attempts_than_slots_all_report_in_order_and_end_once(backend: Back
     ],
 )
 def test_a_failure_is_an_outcome_and_the_backend_goes_on(
-    backend: Backend, kind: str, reason: FailureReason, words: str
+    backend: Backend, kind: str, reason: FailureReason, words: str, make_request: MakeRequest, drain: Drain
 ) -> None:
-    backend.submit(request(f"{kind}-1"))
-    backend.submit(request("ok-after"))
+    backend.submit(make_request(f"{kind}-1"))
+    backend.submit(make_request("ok-after"))
     _, ended = drain(backend, {f"{kind}-1", "ok-after"})
     failure = ended[f"{kind}-1"].failure
     assert failure is not None
@@ -97,80 +71,82 @@ def test_a_failure_is_an_outcome_and_the_backend_goes_on(
     assert ended["ok-after"].failure is None
 
 
-def test_a_stopped_attempt_is_never_heard_of_again(backend: Backend) -> None:
-    for index in range(backend.slots + 1):
-        backend.submit(request(f"ok-stop{index}"))
+def test_a_stopped_attempt_is_never_heard_of_again(backend: Backend, make_request: MakeRequest, tmp_path: Path) -> None:
+    ids = [f"endless-{index}@{tmp_path}/{index}" for index in range(backend.slots + 1)]
+    for attempt_id in ids:
+        backend.submit(make_request(attempt_id))
     first = backend.poll(30.0)
     assert first
-    stopped = {first[0].attempt_id, f"ok-stop{backend.slots}"}
-    for attempt_id in stopped:
+    for attempt_id in ids:
         backend.stop(attempt_id)
-    rest = {f"ok-stop{index}" for index in range(backend.slots + 1)} - stopped
-    backend.submit(request("ok-last"))
-    ended: set[str] = {event.attempt_id for event in first[1:] if isinstance(event, AttemptEnded)}
-    while ended != rest | {"ok-last"}:
+        backend.stop(attempt_id)
+    backend.stop("unknown")
+    backend.submit(make_request("ok-last"))
+    ended: set[str] = set()
+    while ended != {"ok-last"}:
         for event in backend.poll(5.0):
-            assert event.attempt_id not in stopped
+            assert event.attempt_id == "ok-last"
             if isinstance(event, AttemptEnded):
                 ended.add(event.attempt_id)
 
 
+def test_a_stopped_attempt_ends_cleanly(backend: Backend, make_request: MakeRequest, tmp_path: Path) -> None:
+    backend.submit(make_request(f"endless-1@{tmp_path}/left"))
+    assert backend.poll(30.0)
+    backend.stop(f"endless-1@{tmp_path}/left")
+    while not (tmp_path / "left").exists():
+        assert backend.poll(5.0) == []
+
+
+def test_what_waits_is_said(backend: Backend, make_request: MakeRequest, tmp_path: Path) -> None:
+    assert backend.queued_because() is None
+    ids = [f"endless-{index}@{tmp_path}/{index}" for index in range(backend.slots + 2)]
+    for attempt_id in ids:
+        backend.submit(make_request(attempt_id))
+    reported: set[str] = set()
+    while len(reported) < backend.slots:
+        reported |= {event.attempt_id for event in backend.poll(5.0)}
+    why = backend.queued_because()
+    assert why is not None
+    assert why.startswith("2 waiting for")
+    assert "\n" not in why
+    for attempt_id in ids:
+        backend.stop(attempt_id)
+    assert backend.queued_because() is None
+
+
+def test_the_output_of_an_attempt_is_in_its_folder_and_nowhere_else(
+    backend: Backend, make_trial: MakeTrial, drain: Drain, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend.submit(make_trial("talk-1", tmp_path / "one"))
+    seen: list[Any] = []
+    while not seen:
+        seen = backend.poll(5.0)
+    assert isinstance(seen[0], AttemptReported)
+    print("the driver's own")
+    logging.getLogger("driver").error("the driver's own too")
+    drain(backend, {"talk-1"})
+    lines = AttemptFolder(tmp_path / "one").output.read_text().splitlines()
+    assert lines[:2] == ["printed to stdout", "printed to stderr"]
+    assert lines[2].startswith("step 1 of 6, tokens 10, train/loss 0.5, ")
+    assert "WARNING probe: logged" in lines[3]
+    assert backend.name == "local" or "UserWarning: warned" in lines[4]  # pytest keeps this process's warnings
+    assert lines[-1] == "ended after 1.0 s"
+    assert not any("driver" in line for line in lines)
+    printed = capsys.readouterr()
+    assert "the driver's own" in printed.out
+    assert "printed" not in printed.out + printed.err
+
+
+def test_the_traceback_of_a_failure_is_in_the_output(
+    backend: Backend, make_trial: MakeTrial, drain: Drain, tmp_path: Path
+) -> None:
+    backend.submit(make_trial("raise-1", tmp_path))
+    drain(backend, {"raise-1"})
+    output = AttemptFolder(tmp_path).output.read_text()
+    assert "Traceback" in output
+    assert output.endswith("ValueError: a probe that raises\n")
+
+
 def test_hardware_is_asked_of_a_worker(backend: Backend) -> None:
     assert backend.hardware() == {"device": "probe"}
-
-
-def test_a_killed_worker_is_lost_and_replaced(ray_backend: Backend) -> None:
-    ray_backend.submit(request("die-1"))
-    ray_backend.submit(request("ok-1"))
-    _, ended = drain(ray_backend, {"die-1", "ok-1"})
-    failure = ended["die-1"].failure
-    assert failure is not None
-    assert failure.reason is FailureReason.WORKER_LOST
-    assert ended["ok-1"].failure is None
-
-
-def test_actors_stay_warm(ray_backend: Backend) -> None:
-    pids = set()
-    for index in range(4):
-        ray_backend.submit(request(f"ok-warm{index}"))
-        _, ended = drain(ray_backend, {f"ok-warm{index}"})
-        pids.add(ended[f"ok-warm{index}"].metrics["pid"])
-    assert len(pids) <= ray_backend.slots
-
-
-def test_resources_that_no_node_has_are_refused_with_what_there_is(ray_backend: Backend) -> None:
-    from orchestrator.backends.ray_backend import RayBackend
-    from orchestrator.errors import ResourceError
-
-    del ray_backend
-    with pytest.raises(ResourceError, match=r"10000 CPUs and 0 GPUs.*nodes: \d+ CPUs"):
-        RayBackend(cpus=10_000)
-
-
-def cannot_start() -> None:
-    raise OSError("no space left for this worker")
-
-
-class Broken:
-    """Raises when a worker unpickles it."""
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return (cannot_start, ())
-
-
-def test_an_actor_that_cannot_start_says_why(ray_backend: Backend) -> None:
-    import probes
-    from ray import cloudpickle
-
-    from orchestrator.backends.ray_backend import RayBackend
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    assert probes.probe is probe
-    backend = RayBackend(execute=Broken())  # type: ignore[arg-type]
-    backend.submit(request("ok-1"))
-    _, ended = drain(backend, {"ok-1"})
-    failure = ended["ok-1"].failure
-    assert failure is not None
-    assert failure.reason is FailureReason.EXCEPTION
-    assert "no space left for this worker" in failure.message
-    assert ray_backend.slots >= 1

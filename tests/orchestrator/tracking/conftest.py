@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from orchestrator.home import Home
 from orchestrator.records import AttemptRecord, Objective, StudyRecord, StudyState, TrialRecord, TrialState
@@ -90,3 +91,8 @@ def make_study() -> Callable[..., StudyRecord]:
         return replace(study, **changes)  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture
+def client(home: Home) -> MlflowClient:
+    return MlflowClient(tracking_uri=home.mlflow_uri)

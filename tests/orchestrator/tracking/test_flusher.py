@@ -281,9 +281,7 @@ def test_a_damaged_line_is_named_and_left_out(
     assert service.log == [report(0, 1)]
 
 
-def test_a_disk_that_takes_nothing_is_counted_and_said(
-    tmp_path: Path, service: Service, open_flusher: Callable[..., Flusher]
-) -> None:
+def test_a_disk_that_takes_nothing_is_counted_and_said(tmp_path: Path, service: Service) -> None:
     class Full(Spool):
         full = False
 

@@ -4,42 +4,29 @@ What was written is read back with MLflow's own client, not with our reading sid
 """
 
 import json
-import math
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mlflow import MlflowClient
-from mlflow.entities import Run, ViewType
+from mlflow.entities import ViewType
 
 from orchestrator.errors import ServiceError
 from orchestrator.home import Home
 from orchestrator.records import StudyState, TrialState
+from orchestrator.tracking import mlflow_runs
 from orchestrator.tracking.mlflow_tracker import MlflowTracker
 from orchestrator.tracking.reader import Reader
 from orchestrator.tracking.tracked_run import RunStatus
-from orchestrator.tracking.untracked import untracked
+from tests.orchestrator.tracking.mlflow_view import children, loss
 from workers.protocol import MetricReport
 
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def client(home: Home) -> MlflowClient:
-    return MlflowClient(tracking_uri=home.mlflow_uri)
-
-
-def children(client: MlflowClient) -> list[Run]:
-    experiment = client.get_experiment_by_name("loops")
-    assert experiment is not None
-    return [run for run in client.search_runs([experiment.experiment_id]) if "mlflow.parentRunId" in run.data.tags]
 
 
 def test_one_experiment_a_parent_and_its_children(
@@ -156,224 +143,34 @@ def test_a_duplicate_goes_to_the_trash_and_another_studys_run_is_left(
     assert [run.info.run_id for run in trash] == [duplicate.info.run_id]
 
 
-def delete_experiment(client: MlflowClient) -> str:
-    experiment = client.get_experiment_by_name("loops")
-    assert experiment is not None
-    client.delete_experiment(experiment.experiment_id)
-    return str(experiment.experiment_id)
-
-
-def loss(step: int) -> MetricReport:
-    return MetricReport(step=step, tokens=64 * step, metrics={"train/loss": 1 / step}, seconds=step / 10)
-
-
-@pytest.mark.parametrize("at", ["start", "middle"])
-def test_a_deleted_experiment_is_said_once_with_its_remedy_and_loses_nothing(
-    home: Home, client: MlflowClient, make_study: Make, make_trial: Make, complete: Make, at: str
-) -> None:
-    tracker = MlflowTracker(home, "loops")
-    tracker.start_study(make_study())
-    tracker.start_trial(make_trial(0))
-    tracker.report(0, loss(1))
-    tracker.runs()
-    experiment = delete_experiment(client)
-    if at == "start":
-        tracker = MlflowTracker(home, "loops")
-        tracker.start_study(make_study(make_trial(0)))
-    for step in (2, 3):
-        tracker.report(0, loss(step))
-    tracker.finish_trial(complete(0))
-    tracker.finish_study(make_study(complete(0), state=StudyState.COMPLETE))
-    remedy = rf"mlflow experiments restore --experiment-id {experiment}\) or give the study another name"
-    with pytest.raises(ServiceError, match=remedy) as raised:
-        tracker.close()
-    assert str(raised.value).count("was deleted") == 1
-    assert untracked(home, "loops") is not None
-
-    client.restore_experiment(experiment)
-    again = MlflowTracker(home, "loops")
-    again.start_study(make_study(complete(0)))
-    again.reconcile(make_study(complete(0)))
-    again.close()
-    assert untracked(home, "loops") is None
-    [run] = children(client)
-    assert run.info.status == "FINISHED"
-    assert run.data.metrics["val/bits_per_byte"] == 2.0
-    assert [point.step for point in client.get_metric_history(run.info.run_id, "train/loss")] == [1, 2, 3]
-
-
-def test_a_purged_experiment_is_said_and_made_anew_by_the_next_driver(
-    home: Home, client: MlflowClient, make_study: Make, make_trial: Make, complete: Make
-) -> None:
-    tracker = MlflowTracker(home, "loops")
-    tracker.start_study(make_study())
-    tracker.runs()
-    with sqlite3.connect(home.mlflow_uri.removeprefix("sqlite:///")) as database:  # as `mlflow gc` does
-        database.execute("PRAGMA foreign_keys = OFF")
-        for table in ("tags", "runs", "experiment_tags", "experiments"):
-            database.execute(f"DELETE FROM {table}")
-    database.close()
-    tracker.start_trial(make_trial(0))
-    tracker.report(0, loss(1))
-    with pytest.raises(ServiceError, match="was purged; run the study again"):
-        tracker.close()
-    again = MlflowTracker(home, "loops")
-    again.start_study(make_study(complete(0)))
-    again.reconcile(make_study(complete(0)))
-    again.close()
-    [run] = children(client)
-    assert run.info.status == "FINISHED"
-    assert [point.step for point in client.get_metric_history(run.info.run_id, "train/loss")] == [1]
-
-
-def test_a_trial_whose_run_was_deleted_is_named_and_the_others_go_on(
-    home: Home, client: MlflowClient, make_study: Make, make_trial: Make
-) -> None:
-    tracker = MlflowTracker(home, "loops")
-    tracker.start_study(make_study())
-    for number in (0, 1):
-        tracker.start_trial(make_trial(number))
-    client.delete_run(next(run.run_id for run in tracker.runs() if run.number == 0))
-    for number in (0, 1):
-        tracker.report(number, loss(1))
-    with pytest.raises(ServiceError, match=r"metrics of trial 0: .*must be in the 'active' state"):
-        tracker.close()
-    [run] = children(client)
-    assert run.data.metrics["train/loss"] == 1.0
-
-
-def test_a_server_that_is_not_there_holds_nothing_up(
-    home: Home, monkeypatch: pytest.MonkeyPatch, make_study: Make, make_trial: Make, complete: Make
-) -> None:
-    """The whole study goes by without MLflow; the next driver delivers it, points, states and all."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as unused:
-        address = f"http://user:secret@127.0.0.1:{unused.server_port}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    tracker = MlflowTracker(home, "loops", patience=0.5)
-    began = time.monotonic()
-    tracker.start_study(make_study())
-    tracker.reconcile(make_study())
-    for number in (0, 1):
-        tracker.start_trial(make_trial(number))
-        for step in (1, 2, 3):
-            tracker.report(number, loss(step))
-    tracker.finish_trial(complete(0))
-    tracker.finish_study(make_study(complete(0), make_trial(1), state=StudyState.INTERRUPTED))
-    assert time.monotonic() - began < 1.0
-    with pytest.raises(
-        ServiceError, match=r"connection refused; 12 reports and changes of state wait .*/mlflow|\*\*\*"
-    ) as raised:
-        tracker.close()
-    assert "secret" not in str(raised.value)
-    assert untracked(home, "loops") == (
-        "6 reports and 6 changes of state of 2 trials are not in MLflow yet; "
-        "running the study again when MLflow works delivers them"
-    )
-
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    again = MlflowTracker(home, "loops")
-    record = make_study(complete(0), make_trial(1, state=TrialState.WAITING))
-    again.start_study(record)
-    again.reconcile(record)
-    again.close()
-    client = MlflowClient(tracking_uri=home.mlflow_uri)
-    runs = {run.data.tags["plt.trial"]: run for run in children(client)}
-    assert {number: run.info.status for number, run in runs.items()} == {"0": "FINISHED", "1": "KILLED"}
-    for run in runs.values():
-        points = client.get_metric_history(run.info.run_id, "train/loss")
-        assert [(point.step, point.value) for point in points] == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
-    assert runs["0"].data.metrics["val/bits_per_byte"] == 2.0
-
-
-def test_a_driver_killed_before_anything_was_delivered_loses_nothing(
-    tmp_path: Path, home: Home, client: MlflowClient, make_study: Make, complete: Make
-) -> None:
-    program = (
-        "import os, sys\n"
-        "from pathlib import Path\n"
-        "from orchestrator.home import Home\n"
-        "from orchestrator.tracking.entry import Reported\n"
-        "from orchestrator.tracking.mlflow_tracker import MlflowTracker\n"
-        "from orchestrator.records import StudyRecord, StudyState\n"
-        "from workers.protocol import MetricReport\n"
-        "study = StudyRecord(name='loops', question='', state=StudyState.RUNNING, objectives=(), constraints=(), "
-        "search=(), seeds=(), spec={}, budget=1, trials=())\n"
-        "tracker = MlflowTracker(Home(Path(sys.argv[1])), 'loops')\n"
-        "tracker.start_study(study)\n"
-        "for step in range(1, 101):\n"
-        "    tracker.report(0, MetricReport(step=step, tokens=step, metrics={'train/loss': 1 / step}, seconds=0.0))\n"
-        "os.kill(os.getpid(), 9)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", program, str(home.root)]).returncode == -9
-    assert untracked(home, "loops") is not None
-    record = make_study(complete(0), created=None)
-    tracker = MlflowTracker(home, "loops")
-    tracker.start_study(record)
-    tracker.reconcile(record)
-    tracker.close()
-    [run] = children(client)
-    points = client.get_metric_history(run.info.run_id, "train/loss")
-    assert [(point.step, point.value) for point in points] == [(step, 1 / step) for step in range(1, 101)]
-    assert run.info.status == "FINISHED"
-    assert run.data.tags["plt.configuration"] == "configuration-0"
-
-
-def test_delivered_twice_is_there_once(
-    home: Home, client: MlflowClient, make_study: Make, make_trial: Make, complete: Make
-) -> None:
-    """The spool of a driver that was killed after every delivery and before it crossed anything off."""
-    path = home.spool("loops")
-    tracker = MlflowTracker(home, "loops", patience=0.0)
-    tracker.start_study(make_study())
-    tracker.start_trial(make_trial(0))
-    for step in range(1, 21):
-        tracker.report(0, loss(step))
-    tracker.report(0, MetricReport(step=21, tokens=21, metrics={"train/loss": math.nan}, seconds=1.0))
-    tracker.finish_trial(complete(0))
-    said = path.read_bytes()
-    tracker.runs()
-    first = {run.run_id: run for run in tracker.runs()}
-    history = client.get_metric_history(next(iter(first)), "train/loss")
-
-    path.write_bytes(b'{"delivered":                  36}\n' + said[36:])
-    again = MlflowTracker(home, "loops")
-    again.start_study(make_study(complete(0)))
-    again.reconcile(make_study(complete(0)))
-    again.close()
-    assert {run.run_id: run for run in again.runs()} == first
-    assert len(client.get_metric_history(next(iter(first)), "train/loss")) == len(history) == 21
-    assert len(client.get_metric_history(next(iter(first)), "val/bits_per_byte")) == 1
-
-
 def test_reconciling_what_is_right_writes_nothing(
     home: Home, make_study: Make, complete: Make, make_trial: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over more trials than one page of a search holds."""
+    monkeypatch.setattr(mlflow_runs, "_PAGE", 10)
     failed = make_trial(3, state=TrialState.FAIL, failure={"reason": "timeout", "message": "m" * 9000})
-    trials = [failed if number == 3 else complete(number) for number in range(230)]
+    trials = [failed if number == 3 else complete(number) for number in range(25)]
     record = make_study(*trials)
     tracker = MlflowTracker(home, "loops")
     tracker.start_study(record)
     tracker.reconcile(record)
     tracker.close()
 
-    from mlflow import MlflowClient as Client
-
     written: list[str] = []
     for name in ("create_run", "log_batch", "set_terminated", "update_run", "delete_run", "get_run"):
-        original = getattr(Client, name)
+        original = getattr(MlflowClient, name)
 
         def spy(self: Any, *arguments: Any, _name: str = name, _original: Any = original, **named: Any) -> Any:
             written.append(_name)
             return _original(self, *arguments, **named)
 
-        monkeypatch.setattr(Client, name, spy)
+        monkeypatch.setattr(MlflowClient, name, spy)
     again = MlflowTracker(home, "loops")
     again.start_study(record)
     again.runs()
     written.clear()
     again.reconcile(record)
-    assert len(again.runs()) == 230
+    assert len(again.runs()) == 25
     assert written == []
     again.close()
 
@@ -410,17 +207,6 @@ def test_times_do_not_depend_on_the_time_zone(
         time.tzset()
 
 
-def test_a_database_that_cannot_be_made_is_said(
-    home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make_study: Make
-) -> None:
-    (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}")
-    tracker = MlflowTracker(home, "loops", patience=0.5)
-    tracker.start_study(make_study())
-    with pytest.raises(ServiceError, match=r"Not a directory|File exists"):
-        tracker.close()
-
-
 @pytest.mark.slow
 def test_processes_that_open_a_new_home_at_once_share_one_database_and_say_nothing(tmp_path: Path) -> None:
     """Eight studies, two of every name: the losers of each race find what the winner made."""
@@ -444,31 +230,34 @@ def test_processes_that_open_a_new_home_at_once_share_one_database_and_say_nothi
     assert names == ["Default", *(f"loops-{number}" for number in range(4))]
 
 
-@pytest.fixture
-def silent_server() -> Iterator[str]:
-    """An address that takes connections and answers nothing."""
-    release = threading.Event()
+def test_sixteen_trials_report_while_a_reader_polls(home: Home, make_study: Make, make_trial: Make) -> None:
+    """One SQLite file, written and read at once: nothing is locked out, no point is missing."""
+    trials = [make_trial(number) for number in range(16)]
+    tracker = MlflowTracker(home, "loops")
+    tracker.start_study(make_study(*trials))
+    ended, failures = threading.Event(), []
 
-    class Silent(BaseHTTPRequestHandler):
-        def handle(self) -> None:
-            release.wait(30)
+    def poll() -> None:
+        while not ended.is_set():
+            try:
+                Reader(home).curves("loops", [0, 5, 15], "train/loss")
+            except ServiceError as error:
+                failures.append(error)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        release.set()
-        server.shutdown()
-        thread.join()
-
-
-def test_a_server_that_never_answers_does_not_hang(
-    home: Home, silent_server: str, monkeypatch: pytest.MonkeyPatch, make_study: Make
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", silent_server)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    tracker = MlflowTracker(home, "loops", patience=4.0)
-    tracker.start_study(make_study())
-    with pytest.raises(ServiceError, match="no answer in time; 1 reports"):
-        tracker.close()
+    reader = threading.Thread(target=poll)
+    reader.start()
+    for trial in trials:
+        tracker.start_trial(trial)
+    for step in range(1, 31):
+        for trial in trials:
+            tracker.report(trial.number, loss(step))
+        if step % 10 == 0:
+            tracker.runs()
+    tracker.close()
+    ended.set()
+    reader.join()
+    assert failures == []
+    curves = Reader(home).curves("loops", range(16), "train/loss")
+    assert {number: curve.values for number, curve in curves.items()} == {
+        number: tuple(1 / step for step in range(1, 31)) for number in range(16)
+    }

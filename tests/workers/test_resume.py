@@ -1,0 +1,430 @@
+"""A trial that is stopped or killed anywhere, any number of times, ends with the numbers of an unbroken one."""
+
+import json
+import os
+import pickle
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from workers.attempt_folder import AttemptFolder
+from workers.config import DataConfig, ModelConfig, TrainConfig, variant_knobs
+from workers.evaluation.accuracy import evaluate
+from workers.execution import execute
+from workers.models import load_pretrained
+from workers.protocol import MetricReport, ShouldStop, TrialOutcome, TrialRequest, never_stop
+
+STEPS, BATCH = 24, 8
+WALL_CLOCK = {"train/seconds", "train/tokens_per_second"}
+MODEL = ModelConfig(
+    vocab_size=4,
+    hidden_size=16,
+    intermediate_size=32,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    max_position_embeddings=16,
+    **{**variant_knobs("plt"), "window": 4},
+)
+
+
+@pytest.fixture(autouse=True)
+def own_device_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for no benchmark that this user runs beside the tests."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> TrialRequest:
+    return make_trial(tmp_path)
+
+
+def make_trial(tmp_path: Path) -> TrialRequest:
+    return TrialRequest(
+        attempt_id="0-1",
+        model=MODEL,
+        data=DataConfig(corpus="phop", seq_len=16, eval_sequences=16),
+        train=TrainConfig(
+            tokens=STEPS * BATCH * 16, batch_size=BATCH, evaluations=2, lr=1e-2, precision="float32", compile="off"
+        ),
+        seed=7,
+        data_folder=str(tmp_path / "data"),
+        folder=str(tmp_path / "attempt-1"),
+        evaluate_at=(5 * BATCH * 16 - 3, 13 * BATCH * 16),
+        best_by=("val/loss", "minimize"),
+        threads=1,
+    )
+
+
+class Clock:
+    """Every look at it takes so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self.seconds = 0.0, seconds
+
+    def __call__(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def run(
+    request: TrialRequest, should_stop: ShouldStop = never_stop, clock: Callable[[], float] | None = None
+) -> tuple[dict[int, MetricReport], TrialOutcome | None]:
+    """Reports by step, and the outcome unless it was stopped."""
+    items = list(execute(request, should_stop, clock=clock or Clock(1.0)))
+    reports = {item.step: item for item in items if isinstance(item, MetricReport)}
+    outcomes = [item for item in items if isinstance(item, TrialOutcome)]
+    return reports, outcomes[0] if outcomes else None
+
+
+def attempt(request: TrialRequest, number: int) -> TrialRequest:
+    """The same trial's attempt of that number, which goes on from all earlier ones."""
+    base = Path(request.folder).parent
+    earlier = tuple(str(base / f"attempt-{each}") for each in range(number - 1, 0, -1))
+    return replace(request, folder=str(base / f"attempt-{number}"), resume_from=earlier)
+
+
+def exact(metrics: dict[str, float] | object) -> dict[str, float]:
+    return {name: value for name, value in dict(metrics).items() if name not in WALL_CLOCK}  # type: ignore[call-overload]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_pretrained(folder).state_dict()
+
+
+def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+Unbroken = tuple[dict[int, MetricReport], TrialOutcome, dict[str, torch.Tensor]]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
+    """Reports, outcome and weights of the trial when nothing happens to it."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    reports, outcome = run(make_trial(folder))
+    assert outcome is not None
+    assert outcome.failure is None
+    return reports, outcome, weights(AttemptFolder(folder / "attempt-1").model)
+
+
+def countdown(steps: int, before_step: Callable[[], None] = lambda: None) -> ShouldStop:
+    """Stop before a step, after so many."""
+    left = [steps]
+
+    def should_stop() -> bool:
+        before_step()
+        left[0] -= 1
+        return left[0] < 0
+
+    return should_stop
+
+
+@pytest.mark.parametrize(("seed", "per_look", "per_step"), [(0, 0, 0), (1, 1, 0), (2, 0, 61)])
+def test_stopped_at_random_steps_it_ends_as_an_unbroken_one(
+    trial: TrialRequest, unbroken: Unbroken, seed: int, per_look: float, per_step: float
+) -> None:
+    expected, whole, model = unbroken
+    draw = random.Random(seed)
+    clock = Clock(per_look)  # saves at every report, at some, or before every step
+    reports: dict[int, MetricReport] = {}
+    outcome, number = None, 0
+    while outcome is None:
+        number += 1
+        assert number < 100
+        stop = countdown(draw.randrange(2, 11), lambda: clock.wait(per_step)) if number < 20 else never_stop
+        seen, outcome = run(attempt(trial, number), stop, clock)
+        reports |= seen
+        for step, report in seen.items():
+            assert exact(report.metrics) == exact(expected[step].metrics)
+    assert number > 2
+    assert reports.keys() == expected.keys()
+    assert exact(outcome.metrics) == exact(whole.metrics)
+    assert same(weights(AttemptFolder(attempt(trial, number).folder).model), model)
+
+
+@pytest.mark.parametrize(("per_step", "newest"), [(61.0, 7), (29.0, 6)])
+def test_in_a_long_stretch_without_a_report_a_state_is_saved_nevertheless(
+    trial: TrialRequest, per_step: float, newest: int
+) -> None:
+    trial = replace(trial, train=replace(trial.train, tokens=60 * BATCH * 16), evaluate_at=())
+    expected, _ = run(replace(trial, folder=f"{trial.folder}-whole"), countdown(13))
+    assert list(expected) == [3, 6, 9, 12]
+    clock = Clock(0.0)
+    run(trial, countdown(8, lambda: clock.wait(per_step)), clock)
+    assert [path.name for path in AttemptFolder(trial.folder).states()] == [f"step-{newest:09d}"]
+    reports, _ = run(attempt(trial, 2), countdown(13 - newest))
+    assert {step: exact(each.metrics) for step, each in reports.items()} == {
+        step: exact(expected[step].metrics) for step in (9, 12)
+    }
+
+
+KILLED = """
+import os, pickle, signal, sys
+from workers.execution import execute
+
+request, steps = pickle.load(sys.stdin.buffer)
+left = [steps]
+
+def should_stop():
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return False
+
+for item in execute(request, should_stop):
+    pass
+"""
+
+
+def test_killed_processes_lose_nothing_that_was_saved(trial: TrialRequest, unbroken: Unbroken) -> None:
+    expected, whole, model = unbroken
+    draw = random.Random(1)
+    for number in (1, 2):
+        job = pickle.dumps((attempt(trial, number), draw.randrange(9, 15)))
+        died = subprocess.run([sys.executable, "-c", KILLED], input=job, capture_output=True, check=False)
+        assert died.returncode == -signal.SIGKILL, died.stderr
+    reports, outcome = run(attempt(trial, 3))
+    assert outcome is not None
+    assert outcome.info["resumed"]["from"] == "attempt-2"
+    assert outcome.info["resumed"]["step"] >= 10
+    assert min(reports) > outcome.info["resumed"]["step"]
+    assert {step: exact(each.metrics) for step, each in reports.items()} == {
+        step: exact(expected[step].metrics) for step in reports
+    }
+    assert exact(outcome.metrics) == exact(whole.metrics)
+    assert same(weights(AttemptFolder(attempt(trial, 3).folder).model), model)
+
+
+def test_a_resumed_trial_computes_as_it_began(trial: TrialRequest) -> None:
+    """Timing steps anew, with another result, would change the numbers."""
+    trial = replace(trial, train=replace(trial.train, precision="auto", compile="auto"))
+    run(trial, countdown(12), time.perf_counter)
+    began = json.loads((newest_state_of(trial.folder) / "trainer.json").read_text())["plan"]
+    _, outcome = run(attempt(trial, 2), clock=time.perf_counter)
+    assert outcome is not None
+    assert began["step_seconds"]
+    assert outcome.info["plan"] == began
+
+
+def test_time_spent_in_training_adds_up_over_attempts(trial: TrialRequest) -> None:
+    reports, outcome = run(trial, countdown(STEPS // 2), Clock(0.5))
+    assert outcome is None
+    saved = AttemptFolder(trial.folder).states()[0]
+    done = int(saved.name.removeprefix("step-"))
+    assert done >= max(reports) > 0
+    _, outcome = run(attempt(trial, 2), clock=Clock(0.5))
+    assert outcome is not None
+    assert outcome.metrics["train/seconds"] == STEPS * 0.5
+    assert outcome.metrics["train/tokens"] == STEPS * BATCH * 16
+
+
+def test_evaluations_are_reported_at_the_steps_that_reach_the_asked_tokens(trial: TrialRequest) -> None:
+    rungs = (5 * BATCH * 16 - 3, 13 * BATCH * 16, 13 * BATCH * 16 + 1, 0, STEPS * BATCH * 16 * 9)
+    reports, outcome = run(replace(trial, evaluate_at=rungs))
+    evaluated = [step for step, report in reports.items() if "val/loss" in report.metrics]
+    assert evaluated == [5, 12, 13, 14, 24]
+    assert outcome is not None
+    assert outcome.failure is None
+
+
+def test_a_stopped_trial_ends_before_the_next_step_without_an_outcome(trial: TrialRequest) -> None:
+    asked: list[int] = []
+
+    def should_stop() -> bool:
+        asked.append(len(asked))
+        return len(asked) > 7
+
+    reports, outcome = run(trial, should_stop)
+    assert outcome is None
+    assert len(asked) == 8
+    assert max(reports) <= 7
+    assert not AttemptFolder(trial.folder).model.exists()
+    assert run(attempt(trial, 2))[1] is not None  # the device lock is free again
+
+
+def files(folder: str | Path) -> set[str]:
+    return {path.name for path in Path(folder).iterdir()}
+
+
+def test_after_success_only_the_final_model_and_the_best_are_left(trial: TrialRequest) -> None:
+    run(trial, countdown(19))
+    assert files(trial.folder) == {"state", "best"}
+    assert len(AttemptFolder(trial.folder).states()) == 1
+    reports, outcome = run(attempt(trial, 2))
+    assert outcome is not None
+    values = {step: each.metrics["val/loss"] for step, each in reports.items() if "val/loss" in each.metrics}
+    assert min(values, key=values.__getitem__) == STEPS  # this trial learns to the end
+    assert files(trial.folder) == set()
+    assert files(attempt(trial, 2).folder) == {"checkpoint"}
+
+
+def test_the_best_model_is_kept_over_attempts_where_it_is_not_the_last(trial: TrialRequest) -> None:
+    worst_last = replace(trial, best_by=("val/loss", "maximize"))  # so the first evaluation wins
+    reports, outcome = run(worst_last, countdown(10))
+    assert outcome is None
+    first = next(step for step, report in reports.items() if "val/loss" in report.metrics)
+    later, outcome = run(attempt(worst_last, 2))
+    assert outcome is not None
+    assert all(
+        report.metrics["val/loss"] < reports[first].metrics["val/loss"]
+        for report in later.values()
+        if "val/loss" in report.metrics
+    )
+    folder = AttemptFolder(attempt(worst_last, 2).folder)
+    assert files(folder.path) == {"checkpoint", "best"}
+    from workers.data import prepare
+
+    data = prepare(trial.data, Path(trial.data_folder)).evaluation_set()
+    assert evaluate(load_pretrained(folder.best), data, BATCH)["val/loss"] == reports[first].metrics["val/loss"]
+    assert not AttemptFolder(trial.folder).best.exists()
+
+
+def newest_state_of(folder: str) -> Path:
+    return AttemptFolder(folder).states()[0]
+
+
+def truncate(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "optimizer cut": lambda state: truncate(state / "optimizer.safetensors"),
+    "weights cut": lambda state: truncate(state / "model" / "model.safetensors"),
+    "facts cut": lambda state: truncate(state / "trainer.json"),
+    "facts empty": lambda state: (state / "trainer.json").write_text("{}"),
+    "random missing": lambda state: (state / "random.safetensors").unlink(),
+    "random of another kind": lambda state: (state / "random.safetensors").write_bytes(
+        (state / "optimizer.safetensors").read_bytes()
+    ),
+    "optimizer of another kind": lambda state: (state / "optimizer.safetensors").write_bytes(
+        (state / "random.safetensors").read_bytes()
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_state_is_skipped_said_and_replaced_by_an_older_one_or_a_fresh_start(
+    trial: TrialRequest, unbroken: Unbroken, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, whole, model = unbroken
+    run(trial, countdown(12))
+    DAMAGES[damage](newest_state_of(trial.folder))
+    _, outcome = run(attempt(trial, 2))
+    assert outcome is not None
+    assert "resumed" not in outcome.info
+    (said,) = outcome.info["skipped_states"]
+    assert "\n" not in said
+    assert str(newest := Path(trial.folder) / "state") in said, newest
+    assert said in capsys.readouterr().out
+    assert exact(outcome.metrics) == exact(whole.metrics)
+    assert same(weights(AttemptFolder(attempt(trial, 2).folder).model), model)
+
+
+def test_behind_a_damaged_state_an_older_attempt_s_is_used(trial: TrialRequest) -> None:
+    run(trial, countdown(12))
+    third = attempt(trial, 3)
+    run(replace(third, folder=third.resume_from[0], resume_from=()), countdown(20))
+    truncate(newest_state_of(third.resume_from[0]) / "trainer.json")
+    _, outcome = run(third)
+    assert outcome is not None
+    assert outcome.info["resumed"]["from"] == "attempt-1"
+    assert len(outcome.info["skipped_states"]) == 1
+
+
+def test_another_trial_s_state_is_not_resumed(trial: TrialRequest) -> None:
+    run(trial, countdown(12))
+    _, outcome = run(replace(attempt(trial, 2), seed=8))
+    assert outcome is not None
+    assert "resumed" not in outcome.info
+    assert "seed is 7 there and 8 here" in outcome.info["skipped_states"][0]
+
+
+@pytest.fixture
+def full_disk() -> Iterator[Callable[[int], None]]:
+    """Files larger than so many bytes cannot be written: what a quota does, for this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_stops_neither_training_nor_the_outcome(
+    trial: TrialRequest,
+    unbroken: Unbroken,
+    full_disk: Callable[[int], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, whole, _ = unbroken
+    full_disk(500)
+    _, outcome = run(trial)
+    assert outcome is not None
+    assert outcome.failure is None
+    assert exact(outcome.metrics) == exact(whole.metrics)
+    printed = capsys.readouterr().out
+    for what in ("state", "best", "checkpoint"):
+        assert outcome.info[what].startswith("not saved: ")
+        assert "too large" in outcome.info[what]
+        assert f"{what} {outcome.info[what]}\n" in printed
+    assert files(trial.folder) == set()
+
+
+def test_the_final_model_is_saved_in_the_room_that_the_state_took(trial: TrialRequest, tmp_path: Path) -> None:
+    """On a file system of its own, which has room for the state or the model but not for both."""
+    run(replace(trial, folder=str(tmp_path / "sizes"), best_by=None), countdown(12))
+    files_of_state = [path for path in (tmp_path / "sizes").rglob("*") if path.is_file()]
+    pages = sum(-(-path.stat().st_size // 4096) for path in files_of_state)
+    mount = tmp_path / "small"
+    mount.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={(pages + 2) * 4096}", "tmpfs", str(mount)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        _, outcome = run(replace(trial, folder=str(mount / "attempt-1"), best_by=None))
+        assert outcome is not None
+        assert "No space left" in outcome.info["state"]
+        assert "checkpoint" not in outcome.info
+        assert files(mount / "attempt-1") == {"checkpoint"}
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+@pytest.mark.parametrize(("halvings", "size"), [(1, 4), (2, 2), (3, 1), (9, 1)])
+def test_halved_micro_batches_train_on_the_same_batches(
+    trial: TrialRequest, unbroken: Unbroken, halvings: int, size: int
+) -> None:
+    expected, _, _ = unbroken
+    reports, outcome = run(replace(trial, halvings=halvings))
+    assert outcome is not None
+    assert outcome.info["plan"]["micro_batch_size"] == size
+    assert outcome.metrics["train/tokens"] == STEPS * BATCH * 16
+    assert reports.keys() == expected.keys()
+    for step in (2, 4, 6):
+        assert reports[step].metrics["train/loss"] == pytest.approx(expected[step].metrics["train/loss"], rel=1e-4)
+
+
+def test_a_trial_goes_on_with_halved_micro_batches(trial: TrialRequest, unbroken: Unbroken) -> None:
+    run(trial, countdown(12))
+    expected, _, _ = unbroken
+    reports, outcome = run(replace(attempt(trial, 2), halvings=1))
+    assert outcome is not None
+    assert outcome.info["resumed"]["step"] > 5
+    assert outcome.info["plan"]["micro_batch_size"] == 4
+    assert reports[20].metrics["train/loss"] == pytest.approx(expected[20].metrics["train/loss"], rel=1e-2)
