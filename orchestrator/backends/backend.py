@@ -1,8 +1,8 @@
 """The seam to a place where attempts run.
 
 A backend takes requests and gives back events. It never decides anything: what a failure means is the runner's
-business. At most `slots` attempts run at once; a request submitted beyond that waits its turn, in order. Once an attempt
-has ended or was stopped nothing more comes from it, whatever its process may still do.
+business. At most `slots` attempts run at once; a request submitted beyond that waits its turn, in order. Once an
+attempt has ended or was stopped nothing more comes from it, whatever its process may still do.
 """
 
 from collections.abc import Mapping
@@ -55,6 +55,9 @@ class Backend(Protocol):
 
         Its execution is asked to end by itself, so that it leaves nothing behind; until it has, its slot is taken.
         """
+
+    def rest(self) -> None:
+        """Let go of every device that no attempt uses; the next attempt takes one again."""
 
     def close(self) -> None:
         """End everything and free the devices."""

@@ -126,7 +126,7 @@ class RayWorker:
         except RayError as error:
             self._stream = self._item = None
             raise Death(error) from error
-        self._item, self._silence = None, 0.0
+        self._item, self._silence, self.answered = None, 0.0, True
         return item
 
     def hear(self, ready: set[Any]) -> bool:

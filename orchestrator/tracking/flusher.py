@@ -146,7 +146,7 @@ class Flusher:
         while self._awaited(pause):
             carried = self._round()
             delay = 0.0 if carried else min(max(_FIRST_DELAY, 2 * delay), _LONGEST_DELAY)
-            pause = pace.pause() if carried else delay
+            pause = max(delay, pace.pause())
 
     def _awaited(self, pause: float) -> bool:
         """Wait until there is something to do and it is time for it; False when there never will be."""

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 _LONGEST = 30.0
 """Seconds; after a long delivery the share may be exceeded for the sake of whoever watches."""
+_BUSY = 0.25
+"""Share of a processor from which on the rest of the process counts as busy; on a crowded machine it gets no more."""
 
 
 class Pace:
@@ -17,7 +19,7 @@ class Pace:
     def __init__(
         self,
         gather: float = 1.0,
-        share: float = 0.04,
+        share: float = 0.03,
         wall: Callable[[], float] = time.monotonic,
         process: Callable[[], float] = time.process_time,
         thread: Callable[[], float] = time.thread_time,
@@ -31,8 +33,8 @@ class Pace:
         self._last = wall(), process(), thread()
 
     def pause(self) -> float:
-        """Seconds to wait after a delivery: more when it was costly, and only when the rest of the process is busy."""
+        """Seconds to wait after a delivery: more when it was costly, less when the rest of the process does nothing."""
         before, self._last = self._last, (self._wall(), self._process(), self._thread())
         passed, used, ours = (now - then for now, then in zip(self._last, before, strict=True))
-        busy = min(1.0, max(0.0, used - ours) / passed) if passed > 0 else 1.0
+        busy = min(1.0, max(0.0, used - ours) / passed / _BUSY) if passed > 0 else 1.0
         return min(_LONGEST, max(self._gather, busy * ours / self._share))

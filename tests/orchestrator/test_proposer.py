@@ -420,3 +420,27 @@ def test_gp_is_quiet_about_conditional_parameters(make_spec: MakeSpec, capfd: py
     spec = make_spec(search=CONDITIONAL, sampler={"name": "gp"}, budget={"configurations": 12})
     assert len(list(islice(drive(new_proposer(spec), []), 12))) == 12
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2"])
+def test_a_stopped_configuration_decides_what_tpe_models_together(make_spec: MakeSpec, sampler: str) -> None:
+    """All that ended well have a window, and the stopped one has none; tpe learns from both, nsga2 does not."""
+    spec = make_spec(
+        sampler={"name": sampler, "seed": 5}, search=CONDITIONAL, objectives=[LOSS], budget={"configurations": 40}
+    )
+    random, known = new_proposer(spec), list[Evaluation]()
+    while len(known) < 30:
+        proposal = random.guess(known)
+        assert proposal is not None
+        one = replace(proposal.running(), sampler_state={GENERATION: 0} if sampler == "nsga2" else {})
+        if len(known) == 4 and "window" not in one.params:
+            known.append(replace(one, running=False, stopped=True))
+        elif len(known) != 4 and "window" in one.params:
+            known.append(replace(one, running=False, values=(one.params["lr"],)))
+        else:
+            known.append(replace(one, running=True))
+    assert any(one.stopped for one in known)
+    proposal = new_proposer(spec).propose(known)
+    assert proposal is not None
+    plain = of_plain_optuna(spec, known, int(fingerprint([5, len(known)])[:8], 16))
+    assert plain == dict(proposal.configuration.params)

@@ -53,6 +53,16 @@ def test_stepped_ranges_are_listed_without_rounding_errors(make_spec: MakeSpec) 
     assert [point["hidden_scale"] for point in points] == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
 
 
+@pytest.mark.parametrize(
+    "entry", [{"low": 3e-3, "high": 3e-3}, {"low": 3e-3, "high": 3e-3, "log": True}, {"choices": [3e-3]}]
+)
+def test_a_parameter_of_one_value_is_one_point(make_spec: MakeSpec, entry: dict[str, Any]) -> None:
+    space = SearchSpace(make_spec(search={"lr": entry}))
+    assert space.points() == [{"lr": 3e-3}]
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    assert space.suggest(study.ask()) == {"lr": 3e-3}
+
+
 def test_a_continuous_range_has_no_list(make_spec: MakeSpec) -> None:
     space = SearchSpace(make_spec(search={"lr": {"low": 1e-3, "high": 1e-2}}))
     assert (space.points(), space.size) == (None, None)

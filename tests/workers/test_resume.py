@@ -4,38 +4,35 @@ import json
 import os
 import pickle
 import random
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+from trials import (
+    BATCH,
+    STEPS,
+    Clock,
+    Unbroken,
+    attempt,
+    countdown,
+    exact,
+    make_trial,
+    newest_state_of,
+    run,
+    same,
+    weights,
+)
 
 from workers.attempt_folder import AttemptFolder
-from workers.config import DataConfig, ModelConfig, TrainConfig, variant_knobs
-from workers.evaluation.accuracy import evaluate
-from workers.execution import execute
-from workers.models import load_pretrained
-from workers.protocol import MetricReport, ShouldStop, TrialOutcome, TrialRequest, never_stop
-
-STEPS, BATCH = 24, 8
-WALL_CLOCK = {"train/seconds", "train/tokens_per_second"}
-MODEL = ModelConfig(
-    vocab_size=4,
-    hidden_size=16,
-    intermediate_size=32,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    max_position_embeddings=16,
-    **{**variant_knobs("plt"), "window": 4},
-)
+from workers.protocol import MetricReport, TrialRequest, never_stop
 
 
 @pytest.fixture(autouse=True)
@@ -49,69 +46,6 @@ def trial(tmp_path: Path) -> TrialRequest:
     return make_trial(tmp_path)
 
 
-def make_trial(tmp_path: Path) -> TrialRequest:
-    return TrialRequest(
-        attempt_id="0-1",
-        model=MODEL,
-        data=DataConfig(corpus="phop", seq_len=16, eval_sequences=16),
-        train=TrainConfig(
-            tokens=STEPS * BATCH * 16, batch_size=BATCH, evaluations=2, lr=1e-2, precision="float32", compile="off"
-        ),
-        seed=7,
-        data_folder=str(tmp_path / "data"),
-        folder=str(tmp_path / "attempt-1"),
-        evaluate_at=(5 * BATCH * 16 - 3, 13 * BATCH * 16),
-        best_by=("val/loss", "minimize"),
-        threads=1,
-    )
-
-
-class Clock:
-    """Every look at it takes so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self.now, self.seconds = 0.0, seconds
-
-    def __call__(self) -> float:
-        self.now += self.seconds
-        return self.now
-
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def run(
-    request: TrialRequest, should_stop: ShouldStop = never_stop, clock: Callable[[], float] | None = None
-) -> tuple[dict[int, MetricReport], TrialOutcome | None]:
-    """Reports by step, and the outcome unless it was stopped."""
-    items = list(execute(request, should_stop, clock=clock or Clock(1.0)))
-    reports = {item.step: item for item in items if isinstance(item, MetricReport)}
-    outcomes = [item for item in items if isinstance(item, TrialOutcome)]
-    return reports, outcomes[0] if outcomes else None
-
-
-def attempt(request: TrialRequest, number: int) -> TrialRequest:
-    """The same trial's attempt of that number, which goes on from all earlier ones."""
-    base = Path(request.folder).parent
-    earlier = tuple(str(base / f"attempt-{each}") for each in range(number - 1, 0, -1))
-    return replace(request, folder=str(base / f"attempt-{number}"), resume_from=earlier)
-
-
-def exact(metrics: dict[str, float] | object) -> dict[str, float]:
-    return {name: value for name, value in dict(metrics).items() if name not in WALL_CLOCK}  # type: ignore[call-overload]
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_pretrained(folder).state_dict()
-
-
-def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
-    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
-
-
-Unbroken = tuple[dict[int, MetricReport], TrialOutcome, dict[str, torch.Tensor]]
-
-
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     """Reports, outcome and weights of the trial when nothing happens to it."""
@@ -120,18 +54,6 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     assert outcome is not None
     assert outcome.failure is None
     return reports, outcome, weights(AttemptFolder(folder / "attempt-1").model)
-
-
-def countdown(steps: int, before_step: Callable[[], None] = lambda: None) -> ShouldStop:
-    """Stop before a step, after so many."""
-    left = [steps]
-
-    def should_stop() -> bool:
-        before_step()
-        left[0] -= 1
-        return left[0] < 0
-
-    return should_stop
 
 
 @pytest.mark.parametrize(("seed", "per_look", "per_step"), [(0, 0, 0), (1, 1, 0), (2, 0, 61)])
@@ -257,47 +179,6 @@ def test_a_stopped_trial_ends_before_the_next_step_without_an_outcome(trial: Tri
     assert run(attempt(trial, 2))[1] is not None  # the device lock is free again
 
 
-def files(folder: str | Path) -> set[str]:
-    return {path.name for path in Path(folder).iterdir()}
-
-
-def test_after_success_only_the_final_model_and_the_best_are_left(trial: TrialRequest) -> None:
-    run(trial, countdown(19))
-    assert files(trial.folder) == {"state", "best"}
-    assert len(AttemptFolder(trial.folder).states()) == 1
-    reports, outcome = run(attempt(trial, 2))
-    assert outcome is not None
-    values = {step: each.metrics["val/loss"] for step, each in reports.items() if "val/loss" in each.metrics}
-    assert min(values, key=values.__getitem__) == STEPS  # this trial learns to the end
-    assert files(trial.folder) == set()
-    assert files(attempt(trial, 2).folder) == {"checkpoint"}
-
-
-def test_the_best_model_is_kept_over_attempts_where_it_is_not_the_last(trial: TrialRequest) -> None:
-    worst_last = replace(trial, best_by=("val/loss", "maximize"))  # so the first evaluation wins
-    reports, outcome = run(worst_last, countdown(10))
-    assert outcome is None
-    first = next(step for step, report in reports.items() if "val/loss" in report.metrics)
-    later, outcome = run(attempt(worst_last, 2))
-    assert outcome is not None
-    assert all(
-        report.metrics["val/loss"] < reports[first].metrics["val/loss"]
-        for report in later.values()
-        if "val/loss" in report.metrics
-    )
-    folder = AttemptFolder(attempt(worst_last, 2).folder)
-    assert files(folder.path) == {"checkpoint", "best"}
-    from workers.data import prepare
-
-    data = prepare(trial.data, Path(trial.data_folder)).evaluation_set()
-    assert evaluate(load_pretrained(folder.best), data, BATCH)["val/loss"] == reports[first].metrics["val/loss"]
-    assert not AttemptFolder(trial.folder).best.exists()
-
-
-def newest_state_of(folder: str) -> Path:
-    return AttemptFolder(folder).states()[0]
-
-
 def truncate(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
@@ -352,58 +233,6 @@ def test_another_trial_s_state_is_not_resumed(trial: TrialRequest) -> None:
     assert outcome is not None
     assert "resumed" not in outcome.info
     assert "seed is 7 there and 8 here" in outcome.info["skipped_states"][0]
-
-
-@pytest.fixture
-def full_disk() -> Iterator[Callable[[int], None]]:
-    """Files larger than so many bytes cannot be written: what a quota does, for this process."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_full_disk_stops_neither_training_nor_the_outcome(
-    trial: TrialRequest,
-    unbroken: Unbroken,
-    full_disk: Callable[[int], None],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    _, whole, _ = unbroken
-    full_disk(500)
-    _, outcome = run(trial)
-    assert outcome is not None
-    assert outcome.failure is None
-    assert exact(outcome.metrics) == exact(whole.metrics)
-    printed = capsys.readouterr().out
-    for what in ("state", "best", "checkpoint"):
-        assert outcome.info[what].startswith("not saved: ")
-        assert "too large" in outcome.info[what]
-        assert f"{what} {outcome.info[what]}\n" in printed
-    assert files(trial.folder) == set()
-
-
-def test_the_final_model_is_saved_in_the_room_that_the_state_took(trial: TrialRequest, tmp_path: Path) -> None:
-    """On a file system of its own, which has room for the state or the model but not for both."""
-    run(replace(trial, folder=str(tmp_path / "sizes"), best_by=None), countdown(12))
-    files_of_state = [path for path in (tmp_path / "sizes").rglob("*") if path.is_file()]
-    pages = sum(-(-path.stat().st_size // 4096) for path in files_of_state)
-    mount = tmp_path / "small"
-    mount.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={(pages + 2) * 4096}", "tmpfs", str(mount)],
-        check=False,
-        capture_output=True,
-    )
-    if mounted.returncode:
-        pytest.skip("needs the right to mount a file system")
-    try:
-        _, outcome = run(replace(trial, folder=str(mount / "attempt-1"), best_by=None))
-        assert outcome is not None
-        assert "No space left" in outcome.info["state"]
-        assert "checkpoint" not in outcome.info
-        assert files(mount / "attempt-1") == {"checkpoint"}
-    finally:
-        subprocess.run(["umount", str(mount)], check=True)
 
 
 @pytest.mark.parametrize(("halvings", "size"), [(1, 4), (2, 2), (3, 1), (9, 1)])

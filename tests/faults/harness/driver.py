@@ -12,7 +12,7 @@ from typing import Self
 import psutil
 
 POLL_SECONDS = 0.05
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = 300.0
 """For anything that a driver is waited for; only a driver that hangs needs so long."""
 
 

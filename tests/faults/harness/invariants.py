@@ -27,8 +27,10 @@ class Expected:
     """The budget."""
     kept: Mapping[int, TrialRecord]
     """Trials that had finished when the fault came."""
-    gaps_allowed: bool = False
-    """Whether points of curves and final weights may be missing, because there was no disk to write them to."""
+    points_may_miss: bool = False
+    """Whether curves may have gaps: there was no disk for their points, or they were on their way from a lost worker."""
+    weights_may_miss: bool = False
+    """Whether final weights may be missing, because there was no disk for them."""
 
 
 def breaches(place: Place, expected: Expected) -> list[str]:
@@ -80,7 +82,7 @@ def _values(place: Place, record: StudyRecord, expected: Expected) -> Iterator[s
         if metrics != truth.metrics:
             yield f"trial {trial.number} has {metrics}, an unbroken one {truth.metrics}"
         model = place.model(trial)
-        if model != truth.model and (model or not expected.gaps_allowed):
+        if model != truth.model and (model or not expected.weights_may_miss):
             yield f"trial {trial.number} has other final weights than an unbroken one"
 
 
@@ -139,11 +141,11 @@ def _run(place: Place, trial: TrialRecord, run: Run, expected: Expected) -> Iter
     if truth is None:
         return
     # Final metrics lie at the last step that arrived: where the last report is missing, at an earlier one.
-    misplaced = _last_step(curves) if expected.gaps_allowed and _last_step(curves) < _last_step(truth.curves) else -1
+    misplaced = _last_step(curves) if expected.points_may_miss and _last_step(curves) < _last_step(truth.curves) else -1
     for name, curve in truth.curves.items():
         found = curves.get(name, {})
         lost = sorted(curve.keys() - found.keys())
-        if lost and not expected.gaps_allowed:
+        if lost and not expected.points_may_miss:
             yield f"the run of trial {trial.number} has no {name} at steps {lost}"
         other = sorted(step for step in found if found[step] != curve.get(step) and step != misplaced)
         if other:

@@ -1,7 +1,6 @@
 """Carries out rounds ahead of whoever asks for their outcome, a few at once, because most of a round is waiting."""
 
 import shutil
-import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,10 +22,11 @@ class Rounds:
     def __init__(self, faults: Mapping[int, str], seed: int, folder: Path, jobs: int) -> None:
         """The fault of each round by its number."""
         self._seed, self._folder = seed, folder
-        self._unbroken: dict[str, Unbroken] = {}
-        self._lock = threading.Lock()
         self._template = folder / "template"
         connect(Home(self._template))  # making MLflow's database takes seconds
+        self._unbroken_pool = ThreadPoolExecutor(1, thread_name_prefix="unbroken")
+        scenarios = dict.fromkeys(["plain", *(FAULTS[name].scenario for name in faults.values())])
+        self._unbroken = {name: self._unbroken_pool.submit(self._run_unbroken, name) for name in scenarios}
         self._server = MlflowServer(folder / "server")
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="round")
         self._futures = {number: self._pool.submit(self._carry_out, number, name) for number, name in faults.items()}
@@ -35,9 +35,14 @@ class Rounds:
         """Wait for a round."""
         return self._futures[number].result()
 
+    def unbroken(self, scenario: str) -> Unbroken:
+        """Wait for the study to compare with."""
+        return self._unbroken[scenario].result()
+
     def close(self) -> None:
         """Begin no more."""
-        self._pool.shutdown(cancel_futures=True)
+        for pool in (self._pool, self._unbroken_pool):
+            pool.shutdown(cancel_futures=True)
         self._server.kill()
 
     def _carry_out(self, number: int, name: str) -> Outcome:
@@ -60,11 +65,7 @@ class Rounds:
             outcome.seconds = time.monotonic() - began
         return outcome
 
-    def unbroken(self, scenario: str) -> Unbroken:
-        """The study to compare with, run when first asked for."""
-        with self._lock:
-            if scenario not in self._unbroken:
-                folder = self._folder / f"unbroken-{scenario}"
-                folder.mkdir()
-                self._unbroken[scenario] = run_unbroken(SCENARIOS[scenario], folder, self._template)
-            return self._unbroken[scenario]
+    def _run_unbroken(self, scenario: str) -> Unbroken:
+        folder = self._folder / f"unbroken-{scenario}"
+        folder.mkdir()
+        return run_unbroken(SCENARIOS[scenario], folder, self._template)

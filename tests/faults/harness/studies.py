@@ -16,7 +16,7 @@ replicate: all
 sampler: {{name: grid}}
 budget: {{configurations: 4}}
 resources: {{train: {{cpus: 1, gpus: 0}}}}
-retry: {{worker_lease: 3s}}
+retry: {{worker_lease: 6s}}
 """
 
 

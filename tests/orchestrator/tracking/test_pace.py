@@ -52,6 +52,19 @@ def test_a_busy_process_keeps_its_share_in_the_long_run() -> None:
     assert spent / clocks.wall <= 0.05
 
 
+def test_a_process_that_others_crowd_out_keeps_its_share_too() -> None:
+    """It gets a quarter of a processor, and so does the thread."""
+    clocks = Clocks()
+    pace = pace_of(clocks)
+    spent = 0.0
+    for cost in (0.1, 0.2, 0.1, 0.3):
+        clocks.pass_by(4 * cost, ours=cost, others=cost)
+        pause = pace.pause()
+        clocks.pass_by(pause, ours=0.0, others=pause / 4)
+        spent += cost
+    assert spent / clocks.wall <= 0.05
+
+
 def test_a_very_long_delivery_does_not_silence_tracking_for_minutes() -> None:
     clocks = Clocks()
     pace = pace_of(clocks)
