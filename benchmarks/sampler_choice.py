@@ -15,6 +15,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from math import log10
 from pathlib import Path
 from statistics import median
@@ -144,21 +145,17 @@ def random_study(space: SearchSpace, objectives: int, number: int) -> Iterator[E
         )
 
 
-def report(result: dict[str, Any]) -> str:
-    """Two tables."""
-    heads = "".join(f"{known:>10}" for known in KNOWN)
-    lines = [
-        f"commit {result['commit']}; {result['machine']}, optuna {result['optuna']}",
-        f"{'milliseconds per ask after':30}{heads}",
-    ]
-    for one in result["costs"]:
-        times = "".join(f"{milliseconds:10.1f}" for milliseconds in one["milliseconds"].values())
-        lines.append(f"{one['sampler']:10}{one['objectives']} objective(s)      {times}")
-    lines.append("best value (one objective) or hypervolume (three) after so many configurations, by seed")
-    for one in result["studies"]:
-        reached = "  ".join(f"{number}: {worth:.4f}" for number, worth in one["worth"].items())
-        lines.append(f"{one['sampler']:10}{one['objectives']} seed {one['seed']}  {reached}  in {one['seconds']:.0f} s")
-    return "\n".join(lines)
+def costs_line(one: dict[str, Any]) -> str:
+    """For people."""
+    times = "".join(f"{milliseconds:10.1f} ({known})" for known, milliseconds in one["milliseconds"].items())
+    return f"{one['sampler']:8} {one['objectives']} objective(s), ms per ask (known): {times}"
+
+
+def study_line(one: dict[str, Any]) -> str:
+    """For people."""
+    reached = "  ".join(f"{value:.4f} ({number})" for number, value in one["worth"].items())
+    what = "best value" if one["objectives"] == 1 else "hypervolume"
+    return f"{one['sampler']:8} seed {one['seed']}, {what} (after): {reached}  in {one['seconds']:.0f} s"
 
 
 def main() -> None:
@@ -172,19 +169,17 @@ def main() -> None:
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
         "optuna": optuna.__version__,
         "commit": commit(),
-        "costs": [
-            {"sampler": name, "objectives": objectives, "milliseconds": costs(choice, objectives)}
-            for objectives in (1, 3)
-            for name, choice in CHOICES.items()
-        ],
-        "studies": [
-            {"sampler": name, "objectives": objectives} | optimise(choice, objectives, arguments.configurations, seed)
-            for seed in range(arguments.repeats)
-            for objectives in (1, 3)
-            for name, choice in CHOICES.items()
-        ],
+        "costs": [],
+        "studies": [],
     }
-    print(report(result))
+    for objectives, (name, choice) in product((1, 3), CHOICES.items()):
+        one: dict[str, Any] = {"sampler": name, "objectives": objectives}
+        result["costs"].append(one | {"milliseconds": costs(choice, objectives)})
+        print(costs_line(result["costs"][-1]), flush=True)
+    for seed, objectives, (name, choice) in product(range(arguments.repeats), (1, 3), CHOICES.items()):
+        one = {"sampler": name, "objectives": objectives}
+        result["studies"].append(one | optimise(choice, objectives, arguments.configurations, seed))
+        print(study_line(result["studies"][-1]), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 

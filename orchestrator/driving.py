@@ -1,8 +1,9 @@
 """Being the driver of a study: refuse, connect, lock, open, run, close. `plt run`, `resume` and `retry` all do this."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 import click
@@ -33,15 +34,29 @@ def drive(
 
     Nothing is created for a request that cannot be met; every such request raises a `PltError`.
     """
+    from orchestrator.studies import refuse_existing
+
+    refuse_existing(spec, home, corpora)
+    with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies; standard output is for the result
+        return _drive(spec, corpora, home, backend, address, listener, prepare)
+
+
+def _drive(
+    spec: StudySpec,
+    corpora: Mapping[str, str],
+    home: Home,
+    backend: str,
+    address: str | None,
+    listener: "Listener",
+    prepare: "Callable[[Study], None]",
+) -> StudyRecord:
     from orchestrator.driver_lock import driver_lock
     from orchestrator.interrupts import Interrupts
     from orchestrator.patience import Patience
     from orchestrator.runner import Runner
-    from orchestrator.studies import refuse_existing
     from orchestrator.study import Study
     from orchestrator.tracking.mlflow_tracker import MlflowTracker
 
-    refuse_existing(spec, home, corpora)
     workers = _make_backend(spec, backend, address)
     try:
         interrupts = Interrupts()  # after Ray, which takes the signal for itself when it starts

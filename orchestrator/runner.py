@@ -9,6 +9,7 @@ and never looks at a clock but the one it was given. Between two events everythi
 so that is where it looks for interrupts and for what others asked of it.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from workers.protocol import BenchmarkRequest, Failure, FailureReason, TrialOutc
 
 _POLL_SECONDS = 0.5
 _PAUSE_SECONDS = 0.2
+_QUEUED_SECONDS = 30.0
 
 Ending = tuple[StudyState, str]
 """The state that a study is left in, and why."""
@@ -83,6 +85,7 @@ class Runner:
         self._began_training: dict[str, float] = {}
         self._began = clock()
         self._paused = False
+        self._queued_since = self._began
         self._ended_now = 0
         self._failures_now: Counter[str] = Counter()
         """Of the trials that ended while this driver ran: the failures of an earlier one are its own affair."""
@@ -124,8 +127,18 @@ class Runner:
             for event in self._backend.poll(_POLL_SECONDS):
                 self._handle(event)
             self._end_hung_attempts()
-            self._live.queued(self._backend.queued_because())
+            self._say_what_is_waited_for()
             self._live.write()
+
+    def _say_what_is_waited_for(self) -> None:
+        """At once to whoever watches, and after a while to whoever listens: an actor starts within seconds."""
+        why = self._backend.queued_because()
+        self._live.queued(why)
+        if why is None:
+            self._queued_since = self._clock()
+        elif self._clock() - self._queued_since > _QUEUED_SECONDS:
+            self._listener.notice(f"queued: {why}")
+            self._queued_since = math.inf
 
     def _interrupted(self) -> Ending:
         return StudyState.INTERRUPTED, f"interrupted; `plt resume {self._spec.name}` continues it"

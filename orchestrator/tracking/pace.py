@@ -7,7 +7,7 @@ waits on disk meanwhile, so being late costs nothing.
 import time
 from collections.abc import Callable
 
-_LONGEST = 30.0
+_LONGEST = 10.0
 """Seconds; after a long delivery the share may be exceeded for the sake of whoever watches."""
 _BUSY = 0.25
 """Share of a processor from which on the rest of the process counts as busy; on a crowded machine it gets no more."""

@@ -53,7 +53,7 @@ class Round:
         self.place = Place.of(folder / "home", f"round-{outcome.number}")
         self.file = unbroken.scenario.write(folder, self.place.name)
         self.kept: dict[int, TrialRecord] = {}
-        self.points_may_miss = self.weights_may_miss = False
+        self.points_may_miss = False
         self.server = server
         self.resources = ExitStack()
         """What the round needs until it is checked."""
@@ -127,7 +127,6 @@ class Round:
             configurations=self.unbroken.scenario.configurations,
             kept=self.kept,
             points_may_miss=self.points_may_miss,
-            weights_may_miss=self.weights_may_miss,
         )
         self.outcome.problems += breaches(self.place, expected)
 

@@ -67,7 +67,6 @@ def disk_full(round_: Round) -> None:
     round_.expect_exit(driver, 0)
     round_.expect(_PAUSED in driver.said(), f"the driver does not say that the disk is full: {driver.said()[-1500:]}")
     round_.points_may_miss = "could not be kept for MLflow" in driver.said()
-    round_.weights_may_miss = True
 
 
 def _begin_at_server(round_: Round) -> Driver:

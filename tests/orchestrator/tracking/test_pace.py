@@ -44,7 +44,7 @@ def test_a_busy_process_keeps_its_share_in_the_long_run() -> None:
     clocks = Clocks()
     pace = pace_of(clocks)
     spent = 0.0
-    for cost in (0.1, 0.3, 0.02, 1.0, 0.2, 0.4):
+    for cost in (0.1, 0.3, 0.02, 0.5, 0.2, 0.4):
         clocks.pass_by(cost, ours=cost, others=cost)  # two threads on two cores, while it delivers
         pause = pace.pause()
         clocks.pass_by(pause, ours=0.0, others=pause)
@@ -69,4 +69,4 @@ def test_a_very_long_delivery_does_not_silence_tracking_for_minutes() -> None:
     clocks = Clocks()
     pace = pace_of(clocks)
     clocks.pass_by(60.0, ours=60.0, others=60.0)
-    assert pace.pause() == 30.0
+    assert pace.pause() == 10.0
