@@ -11,7 +11,7 @@ count as they are spent. The hypervolume is that of the trials trained to their 
 objectives scaled to the full study's best and worst and up to 1.1. Stopped trials do not count, whatever they reached.
 
 Methods: `random`, `tpe` and `nsga2` train every proposal to its end. The others take proposals in random order
-(`moasha, tpe`: from TPE) and stop trials at 1/27, 1/9 and 1/3 of a trial's tokens: `median`, `syne-tune moasha`,
+(`..., tpe`: from TPE) and stop trials at 1/27, 1/9 and 1/3 of a trial's tokens: `median`, `syne-tune moasha`,
 `moasha`, and of ours without the rule that the front goes on (`top share only`), without the first rung (`from 1/9`)
 and with trials that skip it (`two brackets`). A study that has tried every configuration before the budget is spent
 ends there.
@@ -104,6 +104,7 @@ METHODS = (
     Method("nsga2", _nsga2, _none),
     Method("median", RandomProposals, _median),
     Method("syne-tune moasha", RandomProposals, _syne_tune),
+    Method("syne-tune moasha, tpe", _tpe, _syne_tune),
     Method("moasha, top share only", RandomProposals, _moasha(TopShare)),
     Method("moasha", RandomProposals, _moasha()),
     Method("moasha, tpe", _tpe, _moasha()),

@@ -8,8 +8,9 @@ backend happens in other processes). Every tenth step (realistic), or every step
 metrics. The settings take turns, one block of steps each, so that a busy machine slows all of them alike; the ratios
 are medians over the blocks of a turn. Quote the ratios without the queue: they leave out the time for which the kernel
 kept training waiting for a processor that other programs had, which on a crowded machine is most of the noise, and keep
-the time for which it worked or waited for the interpreter. MLflow is imported before the clock starts; what its import and the making of the
-database cost a study once, at its start, is measured apart, in processes of their own. Target: less than 5 % slower.
+the time for which it worked or waited for the interpreter. MLflow is imported before the clock starts; what its import
+and the making of the database cost a study once, at its start, is measured apart, in processes of their own.
+Target: less than 5 % slower when it reports every tenth step.
 """
 
 import argparse

@@ -8,6 +8,7 @@ Nothing that goes wrong here ends training: it is printed and said in the outcom
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ class Keeper:
         self._request, self._trainer, self._known, self._clock = request, trainer, known, clock
         self._folder = AttemptFolder(request.folder)
         self._earlier = [AttemptFolder(path) for path in request.resume_from]
+        self.reports: list[MetricReport] = []
+        """What was reported so far, by earlier attempts too as far as this one goes on from them."""
         self._best: tuple[int, float] | None = None
         self._saved_at, self._cost = clock(), 0.0
 
@@ -51,6 +54,7 @@ class Keeper:
 
     def at_report(self, report: MetricReport) -> None:
         """Keep the best model, and save a state if one is due."""
+        self.reports.append(report)
         if self._is_best(report):
             self._save_best()
             self._save_state()
@@ -106,12 +110,13 @@ class Keeper:
     def _notes(self) -> dict[str, Any]:
         """What a continuation must know besides the trainer's own state."""
         best = self._best and {"by": self._request.best_by, "step": self._best[0], "value": self._best[1]}
-        return {"metrics": self._known.metrics, "best": best}
+        return {"metrics": self._known.metrics, "best": best, "reports": [asdict(report) for report in self.reports]}
 
     def _take_over(self, folder: AttemptFolder, notes: dict[str, Any]) -> None:
         """Go on with what an earlier attempt knew."""
         step = self._trainer.steps_done
         self._known.metrics |= notes["metrics"]
+        self.reports = [MetricReport(**report) for report in notes["reports"]]
         self._known.info["resumed"] = {"step": step, "from": Path(folder.path).name}
         print(f"resumed at step {step} from {folder.path}")
         best, by = notes["best"], self._request.best_by

@@ -1,6 +1,8 @@
 """Trains, evaluates and keeps one configuration with one seed, sharing the device with other trials.
 
-A waiting benchmark goes first between two steps. Asked to stop, a trial raises `Stopped` before its next step.
+A waiting benchmark goes first between two steps. Asked to stop, a trial raises `Stopped` before its next step. One that
+goes on from a state first repeats the reports that led there: nobody may have heard them, because a worker whose driver
+was killed, or whose node was lost, trains on for a while.
 """
 
 import math
@@ -34,6 +36,7 @@ def train(
         known.metrics["model/parameters"] = parameter_count(request.model)
         run = _Run(request, known, dataset, lock, should_stop, clock, started)
         run.prepare()
+        yield from tuple(run.keeper.reports)
         for report in run.trainer.run():
             known.metrics |= {**report.metrics, **run.spent()}
             yield report

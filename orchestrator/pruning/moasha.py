@@ -2,13 +2,17 @@
 
 At a rung a trial goes on if it is in the top 1/`reduction_factor` of the trials judged there so far, itself included,
 by `orchestrator.pruning.order`; rounded down, but at least one. It also goes on if it is feasible and no other trial
-is at least as good in every objective: what is stopped would be lost to the answer, which is a front. Without that
-rule a study of three objectives, whose fronts are larger than a third of its trials, loses most of its front
-(`benchmarks/results/pruning.json`). A decision is made at once and never taken back, so no trial waits for another.
-With one objective the second rule adds nothing and the pruner is ASHA in its stopping form.
+is at least as good in every objective (of equal trials, one goes on): what is stopped is lost to the answer, which is
+a front. With one objective the second rule adds nothing and the pruner is ASHA in its stopping form. A decision is
+made at once and never taken back, so no trial waits for another. The first trials at a rung are judged like all
+others, by those that are there: the very first goes on, the second if it is better or on the front.
 
-The first trials at a rung are judged like all others, by those that are there: the very first goes on, the second only
-if it is better or different enough to be on the front.
+`benchmarks/pruning.py` replays recorded studies. Where the order of the trials shows early (bits per byte of code) a
+study with TPE's proposals needs a quarter of the full study's tokens and keeps 98 % of its hypervolume; proposed at
+random it keeps 99 %, and 75 % without the rule for the front. Where the order shows late (p-hop induction: accuracies
+stand on one plateau until more loops suddenly pay) cheap architectures dominate early and slow starters are stopped:
+half of the hypervolume is lost, a quarter when the objective is the loss. There, set `min_tokens` beyond the plateau,
+use brackets, or do not prune.
 
 With `brackets` b > 1 a trial belongs to bracket 0 to b - 1, drawn by a hash of the study's seed and its number, with
 weights `reduction_factor^-bracket`: what a bracket costs before its first rung, times its trials, is the same for all.
