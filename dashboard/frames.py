@@ -129,13 +129,13 @@ def _configuration_row(one: ConfigurationRecord, metrics: Sequence[str]) -> dict
 
 
 def standing(one: ConfigurationRecord) -> str:
-    """How a configuration stands: `front`, `dominated`, `infeasible`, `unfinished` or `failed`."""
+    """How a configuration stands: `front`, `dominated`, `infeasible`, `stopped`, `unfinished` or `failed`."""
     if not one.feasible:
         return "infeasible"
     if one.trials and all(trial.state is TrialState.FAIL for trial in one.trials):
         return "failed"
     if not one.complete:
-        return "unfinished"
+        return "stopped" if any(trial.stopped_at is not None for trial in one.trials) else "unfinished"
     return "front" if one.on_front else "dominated"
 
 
@@ -164,7 +164,8 @@ def display(
     second is left out while every configuration has one seed.
     """
     order = {
-        name: position for position, name in enumerate(("front", "dominated", "infeasible", "unfinished", "failed"))
+        name: position
+        for position, name in enumerate(("front", "dominated", "infeasible", "stopped", "unfinished", "failed"))
     }
     rows = frame.sort_values("standing", key=lambda column: column.map(order), kind="stable")
     shown = rows[["standing", *search, "seeds"]].copy()

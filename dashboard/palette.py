@@ -24,6 +24,7 @@ _STATE_COLOURS: Mapping[str, str] = {
     TrialState.RUNNING.value: BLUE,
     StudyState.FAILED.value: RED,
     StudyState.INTERRUPTED.value: ORANGE,
+    StudyState.PAUSED.value: ORANGE,
 }
 _STATE_BADGES: Mapping[str, tuple[str, str]] = {
     TrialState.COMPLETE.value: ("green", ":material/check:"),
@@ -32,6 +33,7 @@ _STATE_BADGES: Mapping[str, tuple[str, str]] = {
     TrialState.PRUNED.value: ("gray", ":material/content_cut:"),
     StudyState.FAILED.value: ("red", ":material/close:"),
     StudyState.INTERRUPTED.value: ("orange", ":material/pause:"),
+    StudyState.PAUSED.value: ("orange", ":material/pause:"),
 }
 
 

@@ -74,7 +74,8 @@ class TrialRequest:
     folder: str
     """This attempt's own; `workers.attempt_folder.AttemptFolder` names what is in it."""
     resume_from: tuple[str, ...] = ()
-    """Folders of earlier attempts, newest first: training goes on from the first that holds a usable state."""
+    """Folders of earlier attempts, newest first: training goes on from the first that holds a usable state, and the
+    reports that led there are repeated before it does."""
     evaluate_at: tuple[int, ...] = ()
     """Training-token counts at which an evaluation is reported too, rounded up to whole steps."""
     halvings: int = 0

@@ -54,6 +54,8 @@ def _trial_label(trial: TrialRecord) -> str:
 
 def _head(study: StudyRecord, trial: TrialRecord) -> None:
     note = "" if trial.feasible else f"infeasible: {', '.join(_broken(trial))}"
+    if trial.stopped_at is not None:
+        note = f"stopped by the pruner at {trial.stopped_at:,} tokens"
     session.badge(trial.state.value, note)
     cards = [(formats.title(one.metric), _value(one.metric, trial), one.metric) for one in study.objectives]
     columns = st.columns(len(cards) + 1)

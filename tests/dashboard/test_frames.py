@@ -52,8 +52,10 @@ def test_standings(make_record: MakeRecord) -> None:
         constraints=("decode/ms_per_token <= 8",),
     )
     waiting = replace(study.trials[0], number=4, configuration="new", state=TrialState.WAITING, metrics={}, values=None)
-    study = replace(study, trials=(*study.trials, waiting))
-    assert list(frame_of(study)["standing"]) == ["front", "dominated", "infeasible", "failed", "unfinished"]
+    pruned = replace(waiting, number=5, configuration="pruned", state=TrialState.PRUNED, stopped_at=1000)
+    study = replace(study, trials=(*study.trials, waiting, pruned))
+    standings = ["front", "dominated", "infeasible", "failed", "unfinished", "stopped"]
+    assert list(frame_of(study)["standing"]) == standings
 
 
 def brute_force(points: list[tuple[float, float]], signs: tuple[int, int]) -> set[int]:

@@ -91,7 +91,7 @@ def test_in_a_long_stretch_without_a_report_a_state_is_saved_nevertheless(
     assert [path.name for path in AttemptFolder(trial.folder).states()] == [f"step-{newest:09d}"]
     reports, _ = run(attempt(trial, 2), countdown(13 - newest))
     assert {step: exact(each.metrics) for step, each in reports.items()} == {
-        step: exact(expected[step].metrics) for step in (9, 12)
+        step: exact(each.metrics) for step, each in expected.items()
     }
 
 
@@ -124,10 +124,9 @@ def test_killed_processes_lose_nothing_that_was_saved(trial: TrialRequest, unbro
     assert outcome is not None
     assert outcome.info["resumed"]["from"] == "attempt-2"
     assert outcome.info["resumed"]["step"] >= 10
-    assert min(reports) > outcome.info["resumed"]["step"]
     assert {step: exact(each.metrics) for step, each in reports.items()} == {
-        step: exact(expected[step].metrics) for step in reports
-    }
+        step: exact(each.metrics) for step, each in expected.items()
+    }  # also what only the killed processes reported, and nobody heard
     assert exact(outcome.metrics) == exact(whole.metrics)
     assert same(weights(AttemptFolder(attempt(trial, 3).folder).model), model)
 

@@ -28,7 +28,7 @@ class Expected:
     kept: Mapping[int, TrialRecord]
     """Trials that had finished when the fault came."""
     points_may_miss: bool = False
-    """Whether curves may have gaps: no disk took their points, or they were on their way from a lost worker."""
+    """Whether curves may have gaps, because no disk took their points."""
 
 
 def breaches(place: Place, expected: Expected) -> list[str]:

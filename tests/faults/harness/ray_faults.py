@@ -13,7 +13,6 @@ def worker_killed(round_: Round) -> None:
     round_.await_moment(driver)
     worker = _a_worker(round_, driver)
     round_.keep()
-    round_.points_may_miss = True
     worker.kill()
     round_.expect_exit(driver, 0)
 
@@ -24,7 +23,6 @@ def worker_frozen(round_: Round) -> None:
     round_.await_moment(driver)
     worker = _a_worker(round_, driver)
     round_.keep()
-    round_.points_may_miss = True
     lost = _lost_attempts(round_)
     worker.suspend()
     wait_until(lambda: driver.ended() or _lost_attempts(round_) > lost, "the end of a frozen worker's lease")
@@ -41,7 +39,6 @@ def raylet_killed(round_: Round) -> None:
     raylets = driver.descendants(lambda title: title.endswith("/raylet"))
     round_.expect(len(raylets) == 1, f"{len(raylets)} raylets below the driver")
     round_.keep()
-    round_.points_may_miss = True
     raylets[0].kill()
     code = driver.wait()
     said = driver.said()
@@ -67,7 +64,6 @@ def node_lost(round_: Round) -> None:
     driver = round_.start()
     round_.await_moment(driver)
     round_.keep()
-    round_.points_may_miss = True
     nodes.kill_second()
     round_.expect_exit(driver, 0)
     round_.end_processes()
