@@ -75,18 +75,30 @@ class Line:
         assert self._process.stdout.readline().startswith("listening")
 
     def cut(self) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._process.communicate()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+
+@pytest.fixture
+def line(server: int) -> Iterator[Line]:
+    made = Line(server)
+    yield made
+    made.cut()
 
 
 @pytest.mark.slow
 def test_two_outages_lose_and_double_nothing(
-    home: Home, server: int, monkeypatch: pytest.MonkeyPatch, make_study: Make, make_trial: Make, complete: Make
+    home: Home,
+    server: int,
+    line: Line,
+    monkeypatch: pytest.MonkeyPatch,
+    make_study: Make,
+    make_trial: Make,
+    complete: Make,
 ) -> None:
     """The second outlasts the driver; the next one, of a study that is complete, delivers what is left."""
     client = MlflowClient(tracking_uri=f"http://127.0.0.1:{server}")
-    line = Line(server)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{line.port}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     tracker = MlflowTracker(home, "loops", patience=5.0)
@@ -124,7 +136,6 @@ def test_two_outages_lose_and_double_nothing(
     again.reconcile(finished)
     again.finish_study(finished)
     again.close()
-    line.cut()
     assert untracked(home, "loops") is None
     runs = children(client)
     assert sorted(run.data.tags["plt.trial"] for run in runs) == ["0", "1", "2", "3"]
