@@ -6,14 +6,14 @@
 
 overhead: trials of three reports each on two CPUs, everything tracked in MLflow on SQLite, in turns with Ray Tune +
 OptunaSearch + MLflowLoggerCallback and with Ray Tune + OptunaSearch + `reuse_actors` without MLflow. Ray is started and
-the database made before any clock starts; starting the actors counts for everybody. Targets: a hundred times less per
-trial than the first, and under 30 ms.
+the database made before any clock starts; starting the actors counts for everybody. Targets: a hundred times less
+per trial than the first, and under 30 ms.
 
-scale: the same trials ten thousand times; the last thousand take at most 1.5 times the first thousand, and memory of the
-driver stays flat.
+scale: the same trials ten thousand times; the last thousand take at most 1.5 times the first thousand, and memory of
+the driver stays flat.
 
-resume: a study of a thousand finished trials whose driver was killed; from the start of `plt resume` to the first attempt
-that begins, and how much of that is Ray's own start.
+resume: a study of a thousand finished trials whose driver was killed; from the start of `plt resume` to the first
+attempt that begins, and how much of that is Ray's own start.
 """
 
 import argparse
@@ -142,7 +142,7 @@ def refuse_incomplete(record: StudyRecord, trials: int) -> None:
 
 
 def tune(trials: int, *, tracked: bool) -> float:
-    """Seconds per trial of Ray Tune + OptunaSearch: with MLflow's callback, or with reused actors and without MLflow."""
+    """Seconds per trial of Ray Tune + OptunaSearch: with MLflow's callback, or with reused actors and no MLflow."""
     from ray import tune as ray_tune
     from ray.air.integrations.mlflow import MLflowLoggerCallback
     from ray.tune.search.optuna import OptunaSearch
@@ -301,7 +301,8 @@ def resume(trials: int, backend: str) -> dict[str, Any]:
     from orchestrator.studies import read_study
 
     with tempfile.TemporaryDirectory() as folder:
-        code = f"from pathlib import Path; from benchmarks.orchestration import be_killed; be_killed(Path({folder!r}), {trials})"
+        imports = "from pathlib import Path; from benchmarks.orchestration import be_killed"
+        code = f"{imports}; be_killed(Path({folder!r}), {trials})"
         killed = subprocess.run([sys.executable, "-c", code], check=False)
         if killed.returncode != -signal.SIGKILL:
             raise RuntimeError(f"the driver to be killed ended by itself with {killed.returncode}")

@@ -158,6 +158,13 @@ def study_line(one: dict[str, Any]) -> str:
     return f"{one['sampler']:8} seed {one['seed']}, {what} (after): {reached}  in {one['seconds']:.0f} s"
 
 
+def keep(line: str, result: dict[str, Any], path: Path | None) -> None:
+    """Print what is new and write all there is, because the whole takes many minutes."""
+    print(line, flush=True)
+    if path is not None:
+        path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     """Measure, print, and keep the numbers if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -175,13 +182,11 @@ def main() -> None:
     for objectives, (name, choice) in product((1, 3), CHOICES.items()):
         one: dict[str, Any] = {"sampler": name, "objectives": objectives}
         result["costs"].append(one | {"milliseconds": costs(choice, objectives)})
-        print(costs_line(result["costs"][-1]), flush=True)
+        keep(costs_line(result["costs"][-1]), result, arguments.json)
     for seed, objectives, (name, choice) in product(range(arguments.repeats), (1, 3), CHOICES.items()):
         one = {"sampler": name, "objectives": objectives}
         result["studies"].append(one | optimise(choice, objectives, arguments.configurations, seed))
-        print(study_line(result["studies"][-1]), flush=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        keep(study_line(result["studies"][-1]), result, arguments.json)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def pruner_problems(spec: "StudySpec", configurations: Sequence["Configuration"]) -> Iterator[Problem]:
     """Why no trial could ever be judged, if none could.
 
-    A trial is judged before its end, where it is evaluated for that. Points that train for `min_tokens` or less are never judged, which is no mistake while others are.
+    A trial is judged before its end, where it is evaluated for that. Points that train for `min_tokens` or less are
+    never judged, which is no mistake while others are.
     """
     if spec.pruner.name == "none":
         return
