@@ -69,6 +69,8 @@ def _drive(
                 spec, home, corpora=corpora, ahead=0 if backend == "local" else workers.slots, on_trouble=patience
             ) as study,
         ):
+            if study.notice is not None:
+                listener.notice(study.notice)
             prepare(study)
             return Runner(
                 spec=spec,

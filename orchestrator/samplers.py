@@ -8,11 +8,11 @@
 | random, grid | | anything |
 
 `auto` is grid when every configuration fits the budget, and otherwise tpe that looks back on the latest `HISTORY`
-configurations. `benchmarks.sampler_choice` says why (twelve mixed parameters, two of them conditional). With three
-objectives, 1,000 configurations of random, nsga2, tpe with that history and tpe with all of it reach a hypervolume of
-1.05, 1.58, 1.95 and 1.79, and an ask costs 3, 5, 37 and 140 ms of processor time then; after 10,000 it costs 9, 19, 44
-and 2,200 ms. With one objective they reach 0.68, 0.16, 0.09 and 0.32 (less is better) at 2, 3, 16 and 36 ms, and after
-10,000 an ask costs 9, 17, 19 and 270 ms.
+configurations. `benchmarks.sampler_choice` says why (one seed; twelve mixed parameters, two of them conditional). With
+three objectives, 1,000 configurations of random, nsga2, tpe with that history, tpe with all of it reach a hypervolume
+of 1.05, 1.58, 1.95 and 1.79, and an ask then costs 2, 3, 41 and 108 ms of processor time; after 10,000 it costs 6, 14,
+40 and 2,160 ms. With one objective they reach 0.68, 0.16, 0.09 and 0.32 (less is better) at 2, 3, 11 and 27 ms, and
+after 10,000 an ask costs 10, 13, 17 and 212 ms.
 """
 
 from dataclasses import dataclass

@@ -60,7 +60,10 @@ class Study:
         self._space = SearchSpace(spec)
         self._table = TrialTable(trial_record(trial) for trial in our_trials(storage, self._id))
         self._left_running = [trial.number for trial in self.trials() if trial.state is TrialState.RUNNING]
-        self._proposals = AskAhead(Proposer(spec, self._space), depth=ahead)
+        proposer = Proposer(spec, self._space)
+        self.notice = proposer.notice
+        """What a person should know about the sampler on this study, in one line, or None."""
+        self._proposals = AskAhead(proposer, depth=ahead)
         self._knowledge = Knowledge(spec, self._table)
         self._no_more_points = False
         self._last_sign = last_sign
