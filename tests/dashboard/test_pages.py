@@ -123,7 +123,7 @@ def test_studies_lists_each_with_its_best(plant: Plant) -> None:
     plant("second", trials=2)
     table = open_page(STUDIES).dataframe[0].value.set_index("study")
     assert dict(table["state"]) == {"first": "COMPLETE", "second": "INTERRUPTED"}
-    assert dict(table["configurations"]) == {"first": "9 of 9", "second": "1 of 9"}
+    assert dict(table["configurations"]) == {"first": "9 of 9", "second": "2 of 9"}
     assert "R=3 · window 8 · gate learned" in str(table.loc["first", "best"])
 
 
