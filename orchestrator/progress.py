@@ -105,7 +105,8 @@ class Progress:
             self._live = None
         took = duration(self._clock() - self._began)
         self._console.print(
-            f"{study.state.value.lower()} after {took}" + (f": {study.message}" if study.message else "")
+            f"{study.state.value.lower()} after {took}" + (f": {study.message}" if study.message else ""),
+            soft_wrap=True,
         )
 
     def _drop_bar(self, number: int) -> None:

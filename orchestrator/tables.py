@@ -102,7 +102,7 @@ def verdict(trial: TrialRecord, objectives: Iterable[Objective]) -> str:
 def print_study(console: Console, study: StudyRecord) -> None:
     """State, counts, failures by reason, front."""
     for line in standing(study):
-        console.print(line)
+        console.print(line, soft_wrap=True)
     if any(configuration.on_front for configuration in group(study)):
         console.print(front_table(study))
     elif any(trial.state is TrialState.COMPLETE for trial in study.trials):
