@@ -80,3 +80,8 @@ def _scaled(value: float, base: int, names: tuple[str, ...]) -> str:
         index += 1
     digits = f"{scaled:.0f}" if index == 0 and scaled == int(scaled) else f"{scaled:.2f}"
     return f"{digits} {names[index]}".strip()
+
+
+def knob(value: object) -> str:
+    """A knob's value: drawn numbers have 17 digits, of which four tell points apart."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -10,13 +10,13 @@ from rich.text import Text
 
 from orchestrator.comparison import Comparison
 from orchestrator.configurations import group
-from orchestrator.formats import unit, with_interval, with_unit
+from orchestrator.formats import knob, unit, with_interval, with_unit
 from orchestrator.records import Objective, StudyRecord, TrialRecord, TrialState
 
 
 def params_text(params: Mapping[str, Any]) -> str:
     """`num_loops=2 window=16`."""
-    return " ".join(f"{name}={value}" for name, value in params.items()) or "(nothing searched)"
+    return " ".join(f"{name}={knob(value)}" for name, value in params.items()) or "(nothing searched)"
 
 
 def heading(metric: str) -> str:
@@ -60,7 +60,7 @@ def front_table(study: StudyRecord, title: str = "front") -> Table:
     for configuration in front:
         table.add_row(
             ",".join(str(trial.number) for trial in configuration.trials),
-            *(Text(str(configuration.params.get(name, "-"))) for name in study.search),
+            *(Text(knob(configuration.params.get(name, "-"))) for name in study.search),
             *(with_interval(metric, configuration.metrics[metric]) for metric in objectives),
         )
     return table

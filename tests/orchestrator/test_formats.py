@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.formats import byte_count, duration, number, unit, with_interval, with_unit
+from orchestrator.formats import byte_count, duration, knob, number, unit, with_interval, with_unit
 from orchestrator.spec.metrics import ALL
 from orchestrator.statistics import interval
 
@@ -42,3 +42,9 @@ def test_durations_and_byte_counts() -> None:
     assert [duration(seconds) for seconds in (0.4, 42, 185, 7620)] == ["0 s", "42 s", "3 min 05 s", "2 h 07 min"]
     assert [byte_count(value) for value in (0, 1023, 1024, 5 * 2**30)] == ["0 B", "1023 B", "1.00 KiB", "5.00 GiB"]
     assert number("kv/carry_bytes_per_sequence", 2048) == "2.00 KiB"
+
+
+def test_drawn_numbers_are_short_and_others_as_they_are() -> None:
+    assert [knob(value) for value in (0.005191063941346814, 0.5, 16, "learned", None)] == [
+        "0.005191", "0.5", "16", "learned", "None",
+    ]  # fmt: skip
