@@ -115,8 +115,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     table.add_column("")
     for name in comparison.trials:
         table.add_column(name, justify="right")
-    for knob, values in comparison.differing_knobs.items():
-        table.add_row(knob, *(Text("-" if value is None else str(value)) for value in values))
+    for name, values in comparison.differing_knobs.items():
+        table.add_row(name, *(Text("-" if value is None else str(value)) for value in values))
     table.add_section()
     for metric, intervals in comparison.metrics.items():
         cells = ["-" if interval is None else with_interval(metric, interval) for interval in intervals]

@@ -1,11 +1,12 @@
 """Small workloads for backend tests; importable, so that actors can run them too.
 
-A probe does as its attempt id says, `KIND-ANYTHING` or `KIND-ANYTHING@PATH`. Waiting is done on named pipes: opening
-one to read returns when somebody opens it to write.
+A probe does as its attempt id says, `KIND-ANYTHING` or `KIND-ANYTHING@PATH`. Waiting is done on named pipes: who
+holds one waits until somebody has opened it to write.
 """
 
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -80,9 +81,13 @@ def deaf(_request: Request, _stop: ShouldStop) -> Stream:
 
 
 def hold(request: Request, _: ShouldStop) -> Stream:
-    """Report once, then wait for the pipe to be opened."""
+    """Open the pipe, report once, then wait until somebody has opened it to write and closed it again."""
+    handle = os.open(path_of(request), os.O_RDONLY | os.O_NONBLOCK)
     yield report(0)
-    path_of(request).read_bytes()
+    writer = select.poll()
+    writer.register(handle, 0)  # hanging up is always told, and only once there was somebody
+    writer.poll()
+    os.close(handle)
     yield report(1)
     yield outcome(request)
 
