@@ -12,7 +12,7 @@ from harness.driver import processes_of
 from harness.outside import Curve, Place, Replicate, Truth, exact
 from orchestrator.records import StudyRecord, StudyState, TrialRecord, TrialState
 
-_DYING_SECONDS = 15.0
+_DYING_SECONDS = 60.0
 """For what the driver has told to end."""
 _SUCCEEDED = (TrialState.COMPLETE, TrialState.PRUNED)
 
