@@ -285,7 +285,7 @@ def real_spec(trials: int) -> StudySpec:
     return StudySpec.from_plain(
         {
             "name": "resumed",
-            "model": {"variant": "plt", "d_model": 16, "num_layers": 1, "num_heads": 2},
+            "model": {"variant": "plt", "window": 8, "d_model": 16, "num_layers": 1, "num_heads": 2},
             "data": {"corpus": "phop", "seq_len": 16, "eval_sequences": 8},
             "train": {"tokens": 512, "batch_size": 4, "precision": "float32", "compile": "off", "evaluations": 1},
             "search": {"lr": {"low": 1e-4, "high": 1e-1, "log": True}},

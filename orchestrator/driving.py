@@ -59,14 +59,17 @@ def _drive(
 
     workers = _make_backend(spec, backend, address)
     try:
-        interrupts = Interrupts()  # after Ray, which takes the signal for itself when it starts
-        patience = Patience(listener, interrupts.requested, time.sleep)
         tracker = MlflowTracker(home, spec.name)
         with (
+            Interrupts() as interrupts,  # after Ray, which takes the signals for itself when it starts
             driver_lock(home, spec.name),
             _closed_at_the_end(tracker),
             Study.open(
-                spec, home, corpora=corpora, ahead=0 if backend == "local" else workers.slots, on_trouble=patience
+                spec,
+                home,
+                corpora=corpora,
+                ahead=0 if backend == "local" else workers.slots,
+                on_trouble=Patience(listener, interrupts.requested, time.sleep),
             ) as study,
         ):
             if study.notice is not None:

@@ -6,17 +6,27 @@ The second one raises `KeyboardInterrupt` at once, for a step that takes too lon
 
 import signal
 from types import FrameType
+from typing import Any, Self
 
 import click
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class Interrupts:
-    """Takes over the signals of this process; ask it whether to stop."""
+    """Takes over the signals of this process while it is entered; ask it whether to stop."""
 
     def __init__(self) -> None:
         self._asked = False
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._signalled)
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._signalled) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def requested(self) -> bool:
         """Whether somebody asked to stop."""
