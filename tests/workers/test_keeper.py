@@ -4,7 +4,8 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,23 +74,23 @@ def test_the_best_model_is_kept_over_attempts_where_it_is_not_the_last(trial: Tr
     assert not AttemptFolder(trial.folder).best.exists()
 
 
-@pytest.fixture
-def full_disk() -> Iterator[Callable[[int], None]]:
-    """Files larger than so many bytes cannot be written: what a quota does, for this process."""
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Files larger than so many bytes cannot be written meanwhile: what a quota does, for this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_stops_neither_training_nor_the_outcome(
-    trial: TrialRequest,
-    unbroken: Unbroken,
-    full_disk: Callable[[int], None],
-    capsys: pytest.CaptureFixture[str],
+    trial: TrialRequest, unbroken: Unbroken, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, whole, _ = unbroken
-    full_disk(500)
-    _, outcome = run(trial)
+    with full_disk(500):
+        _, outcome = run(trial)
     assert outcome is not None
     assert outcome.failure is None
     assert exact(outcome.metrics) == exact(whole.metrics)

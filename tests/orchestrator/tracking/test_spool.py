@@ -5,7 +5,8 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -179,26 +180,27 @@ def test_a_line_longer_than_any_block_comes_whole(tmp_path: Path) -> None:
     assert take(spool, 1) == [LINES[0]]
 
 
-@pytest.fixture
-def limit_files() -> Iterator[Callable[[int], None]]:
+@contextmanager
+def limited_files(size: int) -> Iterator[None]:
     """Let this process write no file beyond a size: what a full disk does, a part of the last write included."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    signal.signal(signal.SIGXFSZ, handler)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_a_disk_that_fills_up_takes_whole_lines_or_nothing(tmp_path: Path, limit_files: Callable[[int], None]) -> None:
+def test_a_disk_that_fills_up_takes_whole_lines_or_nothing(tmp_path: Path) -> None:
     path = tmp_path / "spool"
     spool = Spool(path)
     spool.append(LINES[0])
     size = path.stat().st_size
-    limit_files(size + 5)
-    with pytest.raises(OSError, match="File too large"):
+    with limited_files(size + 5), pytest.raises(OSError, match="File too large"):
         spool.append(LINES[1])
     assert path.stat().st_size == size
-    limit_files(10_000)
     spool.append(LINES[2])
     assert everything(spool) == [LINES[0], LINES[2]] == everything(Spool(path))
 
