@@ -50,8 +50,6 @@ class _Active:
     configuration: Configuration
     known: dict[str, float] = field(default_factory=dict)
     """Metrics that are known without training."""
-    training: str | None = None
-    """The attempt that trains it now."""
 
 
 class Runner:
@@ -243,7 +241,6 @@ class Runner:
         request = trial_request(
             self._spec, active.trial, configuration, self._home, self._judge.rungs(active.trial, configuration)
         )
-        active.training = request.attempt_id
         self._training[request.attempt_id] = number
         self._began_training[request.attempt_id] = self._clock()
         self._tracker.start_trial(active.trial)
@@ -287,7 +284,6 @@ class Runner:
 
     def _leave_training(self, attempt_id: str) -> _Active:
         active = self._active[self._training.pop(attempt_id)]
-        active.training = None
         self._began_training.pop(attempt_id)
         self._heard.pop(attempt_id, None)
         self._live.ended(active.trial.number)

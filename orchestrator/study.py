@@ -188,11 +188,6 @@ class Study:
         fewer = self._knowledge.with_fewer_seeds()
         return why + (f"; {fewer} clearly dominated, with fewer seeds)" if fewer else ")")
 
-    @property
-    def finished(self) -> bool:
-        """Whether no trial is waiting or running."""
-        return self._table.unfinished == 0
-
     def device_seconds(self) -> float:
         """What all ended attempts of the study's whole life have cost."""
         return self._table.ended_device_seconds
@@ -310,8 +305,7 @@ class Study:
             user_attrs={**stored_trial.asked(configuration, seed), **attributes},
             **template,
         )
-        record = trial_record(self._storage.get_trial(self._storage.create_new_trial(self._id, trial)))
-        return self._refreshed(record.number)
+        return self._refreshed(self._storage.get_trial(self._storage.create_new_trial(self._id, trial)).number)
 
     def _unusable(self, metrics: Mapping[str, float]) -> str | None:
         needed = [objective.metric for objective in self._spec.objectives]

@@ -23,8 +23,6 @@ class TrialTable:
         """How often the pruner has judged a trial."""
         self.ended_device_seconds = 0.0
         """What all ended attempts have cost together."""
-        self.unfinished = 0
-        """Trials that are WAITING or RUNNING."""
         for trial in trials:
             self.put(trial)
         for tokens, numbers in self._rungs.items():
@@ -47,7 +45,6 @@ class TrialTable:
                 self._rungs.setdefault(rung.tokens, []).append(trial.number)
                 self.judgements += 1
         self.ended_device_seconds += _cost(trial) - (0.0 if before is None else _cost(before))
-        self.unfinished += (not trial.state.finished) - (before is not None and not before.state.finished)
 
     def __getitem__(self, number: int) -> TrialRecord:
         return self._trials[number]
