@@ -35,7 +35,7 @@ class Asking:
         driver = living_driver(self._home, self._study)
         if driver is None:
             raise StudyError(f"nobody drives study {self._study} now; continue it with `plt resume {self._study}`")
-        request = new_request(kind, datetime.now(UTC), configurations)
+        request = new_request(kind, driver, datetime.now(UTC), configurations)
         self._storage.set_study_user_attr(self._id, *request_to_plain(request))
         waited = 0.0
         while waited < self._patience:

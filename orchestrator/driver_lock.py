@@ -6,13 +6,13 @@ lock itself says whether the driver lives.
 
 import fcntl
 import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from orchestrator.errors import ServiceError, StudyError
 from orchestrator.home import Home
+from orchestrator.process_name import process_name
 
 _TRIES, _PAUSE_SECONDS = 10, 0.02
 """A reader that looks whether a driver lives holds the lock for microseconds."""
@@ -34,7 +34,7 @@ def driver_lock(home: Home, name: str) -> Iterator[None]:
                 f"study {name} is being driven by {driver}; wait for it or stop it, see `plt status {name}`"
             )
         os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{socket.gethostname()}:{os.getpid()}".encode(), 0)
+        os.pwrite(handle, process_name().encode(), 0)
         yield
     finally:
         os.close(handle)

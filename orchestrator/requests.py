@@ -4,18 +4,19 @@ Whoever asks appends one attribute to the study, under an id of its own; the dri
 an answer under the same id. It is the one exception to the driver being the only writer. A request that was answered is
 never carried out again, and one that nobody answers stays until a driver comes.
 
-    request:ID    {"kind": "stop", "configurations": null, "by": "host:pid", "at": "2026-01-31T12:00:00+00:00"}
+    request:ID    {"kind": "stop", "configurations": null, "by": "host:pid",
+                   "to": "host:pid", "at": "2026-01-31T12:00:00+00:00"}
     answer:ID     {"message": "stopping", "at": "..."}
 """
 
-import os
 import secrets
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from orchestrator.process_name import process_name
 
 _REQUEST, _ANSWER = "request:", "answer:"
 
@@ -45,13 +46,15 @@ class Request:
     """The new budget, of a BUDGET request."""
     by: str
     """`host:pid` of whoever asks."""
+    to: str
+    """`host:pid` of the driver that is asked; a later driver leaves undone what was not meant for it."""
     at: datetime
 
 
-def new_request(kind: RequestKind, now: datetime, configurations: int | None = None) -> Request:
-    """A request of this process."""
-    by = f"{socket.gethostname()}:{os.getpid()}"
-    return Request(id=secrets.token_hex(8), kind=kind, configurations=configurations, by=by, at=now)
+def new_request(kind: RequestKind, to: str, now: datetime, configurations: int | None = None) -> Request:
+    """A request of this process to the driver `to`."""
+    request_id, by = secrets.token_hex(8), process_name()
+    return Request(id=request_id, kind=kind, configurations=configurations, by=by, to=to, at=now)
 
 
 def request_to_plain(request: Request) -> tuple[str, dict[str, Any]]:
@@ -60,6 +63,7 @@ def request_to_plain(request: Request) -> tuple[str, dict[str, Any]]:
         "kind": request.kind.value,
         "configurations": request.configurations,
         "by": request.by,
+        "to": request.to,
         "at": request.at.isoformat(),
     }
 
@@ -91,5 +95,6 @@ def _request(request_id: str, plain: Mapping[str, Any]) -> Request:
         kind=RequestKind(plain["kind"]),
         configurations=plain["configurations"],
         by=plain["by"],
+        to=plain["to"],
         at=datetime.fromisoformat(plain["at"]),
     )

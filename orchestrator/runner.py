@@ -26,6 +26,7 @@ from orchestrator.listener import Listener, Silence
 from orchestrator.live import LiveFile
 from orchestrator.measurements import Measurements
 from orchestrator.policy import Decision, decide, too_many_failures
+from orchestrator.process_name import process_name
 from orchestrator.records import StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.requests import Request, RequestKind
 from orchestrator.spec import StudySpec
@@ -175,7 +176,8 @@ class Runner:
     def _forget_requests_to_another(self) -> None:
         """Who asked an earlier driver to stop or pause did not mean this one."""
         for request in self._study.requests():
-            if request.kind in (RequestKind.STOP, RequestKind.PAUSE, RequestKind.RESUME):
+            meant_for_one_driver = request.kind in (RequestKind.STOP, RequestKind.PAUSE, RequestKind.RESUME)
+            if meant_for_one_driver and request.to != process_name():
                 self._study.answer(request, "the driver that was asked had ended")
 
     def _carry_out(self, request: Request) -> str:

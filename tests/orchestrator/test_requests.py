@@ -20,8 +20,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_pending_requests_come_back_in_the_order_of_asking_until_they_are_answered() -> None:
-    later = new_request(RequestKind.BUDGET, NOW + timedelta(seconds=1), 40)
-    first = new_request(RequestKind.STOP, NOW)
+    later = new_request(RequestKind.BUDGET, "host:1", NOW + timedelta(seconds=1), 40)
+    first = new_request(RequestKind.STOP, "host:1", NOW)
     attributes = {"spec": {}, **dict([request_to_plain(later)]), **dict([request_to_plain(first)])}
     assert pending(attributes) == [first, later]
     attributes |= dict([answer_to_plain(first, "stopping", NOW)])
@@ -31,7 +31,7 @@ def test_pending_requests_come_back_in_the_order_of_asking_until_they_are_answer
 
 
 def test_two_requests_are_never_the_same() -> None:
-    assert new_request(RequestKind.STOP, NOW).id != new_request(RequestKind.STOP, NOW).id
+    assert new_request(RequestKind.STOP, "host:1", NOW).id != new_request(RequestKind.STOP, "host:1", NOW).id
 
 
 def test_without_a_driver_nothing_is_written_and_resume_is_offered(make_spec: MakeSpec, home: Home) -> None:

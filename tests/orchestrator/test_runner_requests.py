@@ -12,6 +12,7 @@ from orchestrator.backends.local_backend import LocalBackend
 from orchestrator.home import Home
 from orchestrator.journal import open_journal
 from orchestrator.listener import Silence
+from orchestrator.process_name import process_name
 from orchestrator.records import StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.requests import RequestKind, new_request, request_to_plain
 from orchestrator.runner import Runner
@@ -78,10 +79,10 @@ class Heard(Silence):
         self.notices.append(text)
 
 
-def ask(home: Home, kind: RequestKind, configurations: int | None = None) -> None:
+def ask(home: Home, kind: RequestKind, configurations: int | None = None, *, to: str | None = None) -> None:
     """As another process would."""
     storage = open_journal(home.journal(NAME), NAME)
-    request = new_request(kind, datetime.now(UTC), configurations)
+    request = new_request(kind, to or process_name(), datetime.now(UTC), configurations)
     storage.set_study_user_attr(storage.get_study_id_from_name(NAME), *request_to_plain(request))
 
 
@@ -132,9 +133,17 @@ def test_a_study_that_is_asked_to_stop_stops_and_goes_on_later(home: Home) -> No
 
 def test_a_stop_meant_for_a_driver_that_is_gone_does_not_stop_the_next(home: Home) -> None:
     Study.open(spec(), home)
-    ask(home, RequestKind.STOP)
-    ask(home, RequestKind.PAUSE)
+    ask(home, RequestKind.STOP, to="elsewhere:1")
+    ask(home, RequestKind.PAUSE, to="elsewhere:1")
     assert Driven(home, Work()).record.state is StudyState.COMPLETE
+
+
+def test_a_driver_carries_out_what_it_was_asked_before_its_loop_began(home: Home) -> None:
+    Study.open(spec(), home)
+    ask(home, RequestKind.STOP)
+    work = Work()
+    assert Driven(home, work).record.state is StudyState.INTERRUPTED
+    assert work.requests == []
 
 
 def test_a_paused_study_holds_no_attempt_until_it_goes_on(home: Home) -> None:
