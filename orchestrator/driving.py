@@ -3,7 +3,9 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stdout
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
@@ -50,6 +52,10 @@ def _drive(
     listener: "Listener",
     prepare: "Callable[[Study], None]",
 ) -> StudyRecord:
+    with ThreadPoolExecutor(1) as beside:  # Ray takes seconds to start, mostly waiting
+        beside.submit(import_module, "orchestrator.study")
+        workers = _make_backend(spec, backend, address)
+
     from orchestrator.driver_lock import driver_lock
     from orchestrator.interrupts import Interrupts
     from orchestrator.patience import Patience
@@ -57,7 +63,6 @@ def _drive(
     from orchestrator.study import Study
     from orchestrator.tracking.mlflow_tracker import MlflowTracker
 
-    workers = _make_backend(spec, backend, address)
     try:
         tracker = MlflowTracker(home, spec.name)
         with (
@@ -114,4 +119,6 @@ def _make_backend(spec: StudySpec, name: str, address: str | None) -> "Backend":
     from orchestrator.backends.ray_backend import RayBackend
 
     train, lease = spec.resources.train, spec.retry.worker_lease
-    return RayBackend(cpus=train.cpus, gpus=train.gpus, address=address, lease=lease)
+    started = RayBackend(cpus=train.cpus, gpus=train.gpus, address=address, lease=lease)
+    started.warm(spec.budget.configurations)
+    return started

@@ -95,6 +95,10 @@ class Home:
         """What the study's tracker said and MLflow has not taken yet."""
         return self.study(name) / "untracked.jsonl"
 
+    def tracking_lock(self, name: str) -> Path:
+        """Held by the process that writes the study's runs into MLflow."""
+        return self.study(name) / "tracking.lock"
+
     def attempt(self, name: str, number: int, attempt: int) -> Path:
         """One attempt's own folder."""
         return self.study(name) / "trials" / str(number) / f"attempt-{attempt}"

@@ -1,9 +1,9 @@
 """Attempts in warm Ray actors, on this machine or on the cluster at `address`.
 
-Actors are made when first needed and reused for the next attempt. One is replaced after any failure, when it did not
-stop within the grace, when its memory has grown by more than a limit since its first attempt, and after a number of
-attempts. An actor that gives no sign of life for a lease is given up: its attempt has ended for good, whatever it may
-still do or send. Retrying is the runner's decision.
+Actors are made when first needed, or by `warm`, and reused for the next attempt. One is replaced after any failure,
+when it did not stop within the grace, when its memory has grown by more than a limit since its first attempt, and after
+a number of attempts. An actor that gives no sign of life for a lease is given up: its attempt has ended for good,
+whatever it may still do or send. Retrying is the runner's decision.
 """
 
 import time
@@ -84,6 +84,11 @@ class RayBackend:
         except RayError as error:
             self._give_up(worker)
             raise ServiceError(f"a worker cannot say what it runs on: {last_line(error)}; see `plt doctor`") from error
+
+    def warm(self, most: int) -> None:
+        """Start up to so many actors before there is work for them, without waiting for any."""
+        for _ in range(len(self._workers), min(most, self.slots)):
+            self._make_worker()
 
     def submit(self, request: Request) -> None:
         """Start the attempt, or queue it while every slot is taken."""

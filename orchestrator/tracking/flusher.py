@@ -2,8 +2,8 @@
 
 What was said is on disk before it is carried, so memory stays small and nothing is lost however long the service is
 away. A batch that could not be carried is tried again, first soon and then ever more slowly; an entry that the service
-refuses for good is left out and named in `problem`. Between batches the thread keeps a pace that leaves the process
-to its work; only `drain` and `close` make it hurry, and they wait only as long as something moves.
+refuses for good is left out and named in `problem`. Between batches the thread waits a little, so that what is said
+meanwhile travels together; only `drain` and `close` make it hurry, and they wait only as long as something moves.
 """
 
 import threading
@@ -11,33 +11,17 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 
 from orchestrator.errors import ServiceError
+from orchestrator.tracking.delivery import DeliveryError, Moved, Verdict
 from orchestrator.tracking.entry import Entry, Reported, RunUpdate, decode, encode
-from orchestrator.tracking.pace import Pace
 from orchestrator.tracking.spool import Spool
 
 MOST_ENTRIES = 200
 """In a batch."""
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 10.0
 """Seconds between tries."""
-
-
-Moved = Callable[[], None]
-"""Is called now and then while something long goes on, so that nobody thinks that it hangs."""
-
-
-class Verdict(Enum):
-    """What a failed delivery means."""
-
-    RETRY = auto()
-    """It may succeed soon."""
-    WAIT = auto()
-    """It will not until somebody does something."""
-    REFUSED = auto()
-    """It never will."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +39,13 @@ class Flusher:
         self,
         spool: Spool,
         deliver: Callable[[Sequence[Entry], Moved], None],
-        verdict: Callable[[Exception], Verdict],
-        reason: Callable[[Exception], str] = str,
-        make_pace: Callable[[], Pace] = Pace,
         patience: float = 20.0,
+        gather: float = 0.5,
     ) -> None:
-        """`deliver` carries a batch, in another thread; it bears being given an entry again."""
-        self._spool, self._deliver, self._verdict, self._reason = spool, deliver, verdict, reason
-        self._make_pace, self._patience = make_pace, patience
+        """`deliver` carries a batch, in another thread; it bears being given an entry again and raises only
+        `DeliveryError`s. `gather`: seconds between two batches.
+        """
+        self._spool, self._deliver, self._patience, self._gather = spool, deliver, patience, gather
         self._actions: deque[_Action] = deque()
         self._changed = threading.Condition()
         self._idle = self._stopped = self._urgent = False
@@ -142,11 +125,11 @@ class Flusher:
         return bool(self._spool.waiting or self._actions)
 
     def _run(self) -> None:
-        pace, pause, delay = self._make_pace(), 0.0, 0.0
+        pause = delay = 0.0
         while self._awaited(pause):
             carried = self._round()
             delay = 0.0 if carried else min(max(_FIRST_DELAY, 2 * delay), _LONGEST_DELAY)
-            pause = max(delay, pace.pause())
+            pause = max(delay, self._gather)
 
     def _awaited(self, pause: float) -> bool:
         """Wait until there is something to do and it is time for it; False when there never will be."""
@@ -165,7 +148,7 @@ class Flusher:
         try:
             lines, position = self._spool.read(MOST_ENTRIES, action.position if action else None)
         except OSError as error:
-            return self._failed(error)
+            return self._failed(DeliveryError(Verdict.RETRY, error.strerror or str(error)))
         if lines:
             if carried := self._carried(self._entries(lines)):
                 self._spool.delivered(position, len(lines))
@@ -190,8 +173,8 @@ class Flusher:
             return all(self._attempted(_label(entry), partial(self._deliver, entries)) for entry in entries)
         try:
             self._deliver(entries, self._progressed)
-        except Exception as error:
-            if self._verdict(error) is Verdict.REFUSED:
+        except DeliveryError as error:
+            if error.verdict is Verdict.REFUSED:
                 return all(self._carried([entry]) for entry in entries)
             return self._failed(error)
         return True
@@ -200,11 +183,11 @@ class Flusher:
         """Whether it is done with: it succeeded, or never will."""
         try:
             act(self._progressed)
-        except Exception as error:
-            if self._verdict(error) is not Verdict.REFUSED:
+        except DeliveryError as error:
+            if error.verdict is not Verdict.REFUSED:
                 return self._failed(error)
             with self._changed:
-                self._refused.setdefault(label, f"{type(error).__name__}: {self._reason(error)}")
+                self._refused.setdefault(label, str(error))
         return True
 
     def _progressed(self) -> None:
@@ -216,10 +199,10 @@ class Flusher:
             self._moved, self._failing, self._hopeless = time.monotonic(), "", False
             self._changed.notify_all()
 
-    def _failed(self, error: Exception) -> bool:
+    def _failed(self, error: DeliveryError) -> bool:
         with self._changed:
             self._tries += 1
-            self._failing, self._hopeless = self._reason(error), self._verdict(error) is Verdict.WAIT
+            self._failing, self._hopeless = str(error), error.verdict is Verdict.WAIT
             self._changed.notify_all()
         return False
 

@@ -1,9 +1,9 @@
 """A tracker that projects a study into MLflow: one experiment, a parent run for the study, a child run per trial.
 
-What is said is put on disk, in the study's folder, and carried from there by a background thread, which also imports
-MLflow, makes its database and reconciles: the caller never waits for MLflow, however slow or absent it is, and a
-killed driver loses nothing. What MLflow has not taken when `close` loses patience stays on disk; the next driver of
-the study delivers it before anything else.
+What is said is put on disk, in the study's folder, and carried from there by a background thread to a process that
+imports MLflow, makes its database, writes and reconciles: the caller never waits for MLflow, however slow or absent it
+is, and a killed driver loses nothing. What MLflow has not taken when `close` loses patience stays on disk; the next
+driver of the study delivers it before anything else.
 """
 
 import time
@@ -15,16 +15,9 @@ from orchestrator.home import Home
 from orchestrator.records import StudyRecord, TrialRecord
 from orchestrator.tracking import updates
 from orchestrator.tracking.entry import Reported
-from orchestrator.tracking.flusher import Flusher, Verdict
-from orchestrator.tracking.mlflow_connection import (
-    is_refusal,
-    is_transient,
-    prepare,
-    reason,
-    require_durable,
-    service_errors,
-)
-from orchestrator.tracking.mlflow_projection import MlflowProjection
+from orchestrator.tracking.flusher import Flusher
+from orchestrator.tracking.mlflow_connection import require_durable, service_errors
+from orchestrator.tracking.mlflow_process import MlflowProcess
 from orchestrator.tracking.mlflow_runs import MlflowRuns
 from orchestrator.tracking.spool import Spool
 from orchestrator.tracking.tracked_run import Point, TrackedRun
@@ -43,16 +36,15 @@ class MlflowTracker:
             ServiceError: The tracking address is a database in memory.
         """
         require_durable(home)
-        prepare()
         self.study_name = study_name
         self._home = home
         self._clock = clock
         self._patience = patience
-        self._created: str | None = None
         self._said = 0
         """When something was last said, in milliseconds since the epoch."""
         self._running: dict[int, TrialRecord] = {}
-        self._projection = MlflowProjection(self._open_store)
+        self._created: str | None = None
+        self._process: MlflowProcess | None = None
         self._opened: Flusher | None = None
 
     def start_study(self, study: StudyRecord) -> None:
@@ -61,8 +53,8 @@ class MlflowTracker:
         Raises:
             ServiceError: The study's folder cannot be written to.
         """
-        self._created = study.created.isoformat() if study.created else None
         if self._opened is None:
+            self._created = study.created.isoformat() if study.created else None
             self._opened = self._open_flusher()
         self._opened.say(updates.study_started(study, self._now()))
 
@@ -91,13 +83,13 @@ class MlflowTracker:
     def reconcile(self, study: StudyRecord, owned: Sequence[int] = ()) -> None:
         """Make the runs equal the record, in the background; see the protocol. Duplicates also go to the trash."""
         time, numbers = self._now(), frozenset(owned)
-        self._flusher.act(
-            "bringing MLflow up to date", lambda moved: self._projection.reconcile(study, numbers, time, moved)
-        )
+        process = self._process
+        assert process is not None
+        self._flusher.act("bringing MLflow up to date", lambda moved: process.reconcile(study, numbers, time, moved))
 
     def close(self) -> None:
         """Wait until everything said has arrived; a ServiceError says what has not, and what becomes of it."""
-        if self._opened is None:
+        if self._opened is None or self._process is None:
             return
         try:
             self._opened.close()
@@ -106,6 +98,8 @@ class MlflowTracker:
                 f"{error} (MLflow at {self._home.shown_mlflow_uri}); every result is kept in PLT_HOME, "
                 f"and `plt resume {self.study_name}` brings MLflow up to date when it works"
             ) from error
+        finally:
+            self._process.close()
 
     def problem(self) -> str | None:
         """What MLflow has not taken so far, in one line, or None."""
@@ -124,16 +118,18 @@ class MlflowTracker:
     def history(self, number: int, metric: str) -> list[Point]:
         """A metric's curve, one point per step; empty when it was never reported."""
         with self._read() as store:
-            run_id = self._projection.run_id(number)
-            return [] if run_id is None else store.history(run_id, metric)
+            run = store.find_trial(number)
+            return [] if run is None else store.history(run.run_id, metric)
 
     @contextmanager
     def _read(self) -> Iterator[MlflowRuns]:
-        """The runs, while the background thread is idle."""
+        """The runs, once everything said has arrived."""
         if self._opened is not None:
             self._opened.drain()
         with service_errors(self._home):
-            yield self._projection.store
+            store = MlflowRuns(self._home, self.study_name)
+            store.created = self._created
+            yield store
 
     @property
     def _flusher(self) -> Flusher:
@@ -147,12 +143,8 @@ class MlflowTracker:
             spool = Spool(path)
         except OSError as error:
             raise ServiceError(f"{path} cannot be written ({error.strerror}); make room or set PLT_HOME") from error
-        return Flusher(spool, self._projection.deliver, _verdict, reason, patience=self._patience)
-
-    def _open_store(self) -> MlflowRuns:
-        store = MlflowRuns(self._home, self.study_name, create=True)
-        store.created = self._created
-        return store
+        self._process = MlflowProcess(self._home, self.study_name, self._created)
+        return Flusher(spool, self._process.deliver, patience=self._patience)
 
     def _still_running(self, study: StudyRecord) -> dict[int, TrialRecord]:
         """What the record knows of the trials that still run."""
@@ -162,9 +154,3 @@ class MlflowTracker:
         """Later than ever before: MLflow keeps milliseconds, and of what is said within one the largest value wins."""
         self._said = max(round(self._clock() * 1000), self._said + 1)
         return self._said
-
-
-def _verdict(error: Exception) -> Verdict:
-    if is_transient(error):
-        return Verdict.RETRY
-    return Verdict.REFUSED if is_refusal(error) else Verdict.WAIT

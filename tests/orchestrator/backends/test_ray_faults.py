@@ -2,10 +2,12 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from probes import probe, probe_hardware
 
@@ -268,3 +270,26 @@ def test_an_actor_that_cannot_start_says_why(
     failure = failure_of(ended["ok-1"])
     assert failure.reason is FailureReason.EXCEPTION
     assert "no space left for this worker" in failure.message
+
+
+def actor_pids() -> set[int]:
+    """Processes of our actors, on whatever they work."""
+    running = psutil.Process().children(recursive=True)
+    return {process.pid for process in running if "ray::Worker" in process.name() + " ".join(process.cmdline()[:1])}
+
+
+def test_actors_that_were_started_beforehand_take_the_first_attempts(
+    make_backend: MakeBackend, make_request: MakeRequest, drain: Drain
+) -> None:
+    """No more than there is room for, and no further ones beside them."""
+    backend, before = make_backend(cpus=4), actor_pids()
+    backend.warm(50)
+    until = time.monotonic() + 60
+    while len(warm := actor_pids() - before) < 2 and time.monotonic() < until:
+        time.sleep(0.1)
+    for attempt_id in ("ok-1", "ok-2"):
+        backend.submit(make_request(attempt_id))
+    _, ended = drain(backend, {"ok-1", "ok-2"})
+    assert len(warm) == 2
+    assert {int(outcome.metrics["pid"]) for outcome in ended.values()} <= warm
+    assert actor_pids() - before == warm

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ServiceError
+from orchestrator.tracking.delivery import DeliveryError, Moved, Verdict
 from orchestrator.tracking.entry import Entry, Reported, RunUpdate
-from orchestrator.tracking.flusher import MOST_ENTRIES, Flusher, Moved, Verdict
-from orchestrator.tracking.pace import Pace
+from orchestrator.tracking.flusher import MOST_ENTRIES, Flusher
 from orchestrator.tracking.spool import Spool
 from orchestrator.tracking.tracked_run import RunStatus
 from workers.protocol import MetricReport
@@ -28,10 +28,12 @@ def start(number: int) -> RunUpdate:
     return RunUpdate(number=number, time=0, status=RunStatus.RUNNING, name=f"trial-{number}", started=0)
 
 
-def verdict(error: Exception) -> Verdict:
-    if isinstance(error, ConnectionError):
-        return Verdict.RETRY
-    return Verdict.WAIT if isinstance(error, PermissionError) else Verdict.REFUSED
+def down(reason: str) -> DeliveryError:
+    return DeliveryError(Verdict.RETRY, reason)
+
+
+def refusal(reason: str) -> DeliveryError:
+    return DeliveryError(Verdict.REFUSED, reason)
 
 
 class Service:
@@ -52,9 +54,9 @@ class Service:
         self.enter()
         for count, entry in enumerate(entries):
             if count == self.dies_after:
-                raise ConnectionError("connection reset")
+                raise down("connection reset")
             if isinstance(entry, Reported) and entry.report.step == 13:
-                raise ValueError("13 is refused")
+                raise refusal("13 is refused")
             self.log.append(entry)
         self.batches.append(len(entries))
 
@@ -81,8 +83,8 @@ def open_flusher(tmp_path: Path, service: Service) -> Iterator[Callable[..., Flu
     made: list[Flusher] = []
 
     def make(patience: float = 5.0, **changes: object) -> Flusher:
-        options = {"make_pace": partial(Pace, gather=0.0, share=1.0), "patience": patience, **changes}
-        made.append(Flusher(Spool(tmp_path / "spool"), service.deliver, verdict, **options))  # type: ignore[arg-type]
+        options = {"gather": 0.0, "patience": patience, **changes}
+        made.append(Flusher(Spool(tmp_path / "spool"), service.deliver, **options))  # type: ignore[arg-type]
         return made[-1]
 
     yield make
@@ -128,7 +130,7 @@ def test_the_caller_never_waits_for_the_service_and_the_service_gets_batches(
 def test_an_outage_of_any_length_takes_no_memory_and_loses_nothing(
     service: Service, open_flusher: Callable[..., Flusher]
 ) -> None:
-    service.error = ConnectionError("connection refused")
+    service.error = down("connection refused")
     flusher = open_flusher(patience=0.3)
     flusher.say(report(0, 1))
     assert service.entered.wait(5)
@@ -147,7 +149,7 @@ def test_an_outage_of_any_length_takes_no_memory_and_loses_nothing(
 
 
 def test_a_service_that_comes_back_gets_everything_once(service: Service, open_flusher: Callable[..., Flusher]) -> None:
-    service.error = ConnectionError("connection refused")
+    service.error = down("connection refused")
     flusher = open_flusher()
     flusher.say(start(0))
     assert service.entered.wait(5)
@@ -155,7 +157,7 @@ def test_a_service_that_comes_back_gets_everything_once(service: Service, open_f
     assert flusher.problem() is not None
     service.error = None
     flusher.drain()
-    service.error = ConnectionError("again")
+    service.error = down("again")
     flusher.say(report(0, 2))
     flusher.say(report(0, 3))
     service.error = None
@@ -206,7 +208,7 @@ def test_a_driver_killed_after_the_delivery_delivers_again(
 def test_a_service_that_stays_down_is_named_within_bounded_time(
     service: Service, open_flusher: Callable[..., Flusher]
 ) -> None:
-    service.error = ConnectionError("connection refused")
+    service.error = down("connection refused")
     flusher = open_flusher(patience=0.6)
     flusher.say(report(7, 1))
     began = time.monotonic()
@@ -217,7 +219,7 @@ def test_a_service_that_stays_down_is_named_within_bounded_time(
 
 
 def test_nobody_waits_for_what_only_a_person_can_mend(service: Service, open_flusher: Callable[..., Flusher]) -> None:
-    service.error = PermissionError("the experiment was deleted")
+    service.error = DeliveryError(Verdict.WAIT, "the experiment was deleted")
     flusher = open_flusher(patience=60.0)
     flusher.say(report(7, 1))
     began = time.monotonic()
@@ -248,7 +250,7 @@ def test_a_refused_entry_is_named_and_holds_nothing_up(service: Service, open_fl
     for step in (2, 13, 14):
         flusher.say(report(3, step))
     service.gate.set()
-    with pytest.raises(ServiceError, match="metrics of trial 3: ValueError: 13 is refused"):
+    with pytest.raises(ServiceError, match="metrics of trial 3: 13 is refused"):
         flusher.close()
 
     steps = [entry.report.step for entry in service.log if isinstance(entry, Reported)]
@@ -259,11 +261,11 @@ def test_a_refused_action_is_named_and_holds_nothing_up(service: Service, open_f
     flusher = open_flusher()
 
     def refused(_moved: Moved) -> None:
-        raise ValueError("no")
+        raise refusal("no")
 
     flusher.act("bringing it up to date", refused)
     flusher.say(report(0, 1))
-    with pytest.raises(ServiceError, match="bringing it up to date: ValueError: no"):
+    with pytest.raises(ServiceError, match="bringing it up to date: no"):
         flusher.close()
     assert service.log == [report(0, 1)]
 
@@ -291,7 +293,7 @@ def test_a_disk_that_takes_nothing_is_counted_and_said(tmp_path: Path, service: 
             super().append(line)
 
     spool = Full(tmp_path / "full")
-    flusher = Flusher(spool, service.deliver, verdict, patience=5.0)
+    flusher = Flusher(spool, service.deliver, patience=5.0)
     flusher.say(report(0, 1))
     spool.full = True
     flusher.say(report(0, 2))

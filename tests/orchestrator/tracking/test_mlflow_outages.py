@@ -47,6 +47,7 @@ def test_a_deleted_experiment_is_said_once_with_its_remedy_and_loses_nothing(
     tracker.runs()
     experiment = delete_experiment(client)
     if at == "start":
+        tracker.close()
         tracker = MlflowTracker(home, "loops")
         tracker.start_study(make_study(make_trial(0)))
     for step in (2, 3):
@@ -193,7 +194,7 @@ def test_delivered_twice_is_there_once(
     """The spool of a driver that was killed after every delivery and before it crossed anything off."""
     path = home.spool("loops")
     tracker = MlflowTracker(home, "loops")
-    with home.mlflow_lock.open("a") as lock:  # the background thread waits for it before it connects
+    with home.mlflow_lock.open("a") as lock:  # the process that delivers waits for it before it connects
         fcntl.flock(lock, fcntl.LOCK_EX)
         tracker.start_study(make_study())
         tracker.start_trial(make_trial(0))
@@ -203,6 +204,7 @@ def test_delivered_twice_is_there_once(
         tracker.finish_trial(complete(0))
         said = path.read_bytes()
     first = {run.run_id: run for run in tracker.runs()}
+    tracker.close()
     history = client.get_metric_history(next(iter(first)), "train/loss")
 
     path.write_bytes(said)
@@ -220,7 +222,7 @@ def test_a_database_that_cannot_be_made_is_said(
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}")
-    tracker = MlflowTracker(home, "loops", patience=0.5)
+    tracker = MlflowTracker(home, "loops", patience=8.0)
     tracker.start_study(make_study())
     with pytest.raises(ServiceError, match=r"Not a directory|File exists"):
         tracker.close()
@@ -250,7 +252,7 @@ def test_a_server_that_never_answers_does_not_hang(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", silent_server)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-    tracker = MlflowTracker(home, "loops", patience=4.0)
+    tracker = MlflowTracker(home, "loops", patience=8.0)
     tracker.start_study(make_study())
     with pytest.raises(ServiceError, match="no answer in time; 1 reports"):
         tracker.close()
