@@ -18,7 +18,7 @@ from time import monotonic
 from typing import TypeVar
 
 from orchestrator.producer import Producer
-from orchestrator.proposer import Evaluation, Proposal, Proposer
+from orchestrator.proposer import Evaluation, Proposal, Proposer, fingerprints
 from orchestrator.proposing_process import ProposingProcess
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class AskAhead:
     def update(self, known: Sequence[Evaluation]) -> None:
         """Hand over what is known: all configurations in the order of asking, those that were taken among them."""
         self._known = tuple(known)
-        names = {evaluation.fingerprint for evaluation in known}
+        names = fingerprints(known)
         self._taken = [one for one in self._taken if one.fingerprint not in names]
         for producer in self._producers:
             producer.update(self._all())

@@ -1,6 +1,7 @@
 """What a study's trials say about its configurations: for the sampler, and for who gets another seed."""
 
 from collections.abc import Sequence
+from itertools import islice
 from statistics import fmean
 
 from orchestrator.proposer import Evaluation
@@ -22,15 +23,24 @@ class Knowledge:
         self._spec, self._table = spec, table
         self._signs = [1 if objective.direction == "minimize" else -1 for objective in spec.objectives]
         self._exact = [same_for_all_seeds(objective.metric) for objective in spec.objectives]
-        self._evaluations: dict[str, Evaluation] = {}
+        self._evaluations: list[Evaluation] = []
+        self._positions: dict[str, int] = {}
+        self._changed: set[str] = set()
 
     def changed(self, configuration: str) -> None:
         """One of its trials is new or stands otherwise."""
-        self._evaluations.pop(configuration, None)
+        self._changed.add(configuration)
 
     def evaluations(self) -> list[Evaluation]:
         """Every configuration in the order of asking; the same object as before where nothing changed."""
-        return [self._evaluation(configuration) for configuration in self._table.configurations]
+        for configuration in islice(self._table.configurations, len(self._evaluations), None):
+            self._positions[configuration] = len(self._evaluations)
+            self._evaluations.append(_evaluate(self._table.replicates(configuration)))
+            self._changed.discard(configuration)
+        for configuration in self._changed:
+            self._evaluations[self._positions[configuration]] = _evaluate(self._table.replicates(configuration))
+        self._changed.clear()
+        return list(self._evaluations)
 
     def next_replicate(self) -> tuple[TrialRecord, int] | None:
         """A trial of the configuration that needs another seed most, and that seed; None when none needs one."""
@@ -67,12 +77,6 @@ class Knowledge:
             if trial.values is not None
         )
         return Replicated(fingerprint=configuration, costs=costs, seeds=len(trials))
-
-    def _evaluation(self, configuration: str) -> Evaluation:
-        known = self._evaluations.get(configuration)
-        if known is None:
-            known = self._evaluations[configuration] = _evaluate(self._table.replicates(configuration))
-        return known
 
 
 def _evaluate(replicates: Sequence[TrialRecord]) -> Evaluation:

@@ -1,4 +1,5 @@
-"""What a study's running trials are doing: a small file that the driver rewrites about once a second.
+"""What a study's running trials are doing: a small file that the driver rewrites about once a second, less often when
+thousands run and writing takes its time.
 
 For people who watch. Nothing is ever decided by it, so a write that fails is left out.
 
@@ -17,6 +18,8 @@ from orchestrator.home import write_aside
 from workers.protocol import MetricReport
 
 _EVERY_SECONDS = 1.0
+_SHARE = 0.02
+"""Of the driver's time, at most."""
 
 
 class LiveFile:
@@ -27,7 +30,7 @@ class LiveFile:
         self._path, self._clock = path, clock
         self._trials: dict[int, dict[str, Any]] = {}
         self._queued_because: str | None = None
-        self._written = clock() - _EVERY_SECONDS
+        self._next = clock()
         self._changed = False
 
     def started(self, number: int, attempt: int, steps: int) -> None:
@@ -61,8 +64,9 @@ class LiveFile:
 
     def write(self, *, now: bool = False) -> None:
         """Write what changed, if the last time is long enough ago or `now` is asked."""
-        if not now and (not self._changed or self._clock() - self._written < _EVERY_SECONDS):
+        if not now and (not self._changed or self._clock() < self._next):
             return
+        began = self._clock()
         plain = {
             "updated": datetime.now(UTC).isoformat(),
             "queued_because": self._queued_because,
@@ -70,4 +74,5 @@ class LiveFile:
         }
         with contextlib.suppress(OSError):
             write_aside(self._path, json.dumps(plain))
-        self._written, self._changed = self._clock(), False
+        ended = self._clock()
+        self._next, self._changed = ended + max(_EVERY_SECONDS, (ended - began) / _SHARE), False

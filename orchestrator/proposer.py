@@ -15,6 +15,7 @@ A proposer belongs to one thread, except for `guess`.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -51,6 +52,11 @@ class Evaluation:
     """What the sampler kept when it proposed the configuration."""
     stopped: bool = False
     """A pruner ended it; without values the sampler learns to stay away."""
+
+
+def fingerprints(known: Iterable[Evaluation]) -> set[str]:
+    """Of all configurations that are known."""
+    return set(map(attrgetter("fingerprint"), known))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,22 +128,22 @@ class Proposer:
         """Nothing to end here."""
 
     def _choose(self, known: Sequence[Evaluation], seed: int, offers: Iterable[Proposal]) -> Proposal | None:
-        fingerprints = {evaluation.fingerprint for evaluation in known}
-        unknown = self._unknown(fingerprints)
+        taken = fingerprints(known)
+        unknown = self._unknown(taken)
         if unknown == []:
             return None
         if self.sampler == "grid" and unknown is not None:
             return Proposal(configuration=unknown[0], sampler="grid")
         for proposal in chain(offers, () if unknown is not None else self._random_offers(seed)):
-            if proposal.configuration.fingerprint not in fingerprints:
+            if proposal.configuration.fingerprint not in taken:
                 return proposal
         if unknown is None:
             return None
         return Proposal(configuration=Random(seed).choice(unknown), sampler="random")
 
-    def _unknown(self, fingerprints: set[str]) -> list[Configuration] | None:
+    def _unknown(self, taken: set[str]) -> list[Configuration] | None:
         listed = self._space.configurations
-        return None if listed is None else [one for one in listed if one.fingerprint not in fingerprints]
+        return None if listed is None else [one for one in listed if one.fingerprint not in taken]
 
     def _sampler_offers(self, known: Sequence[Evaluation], seed: int) -> Iterator[Proposal]:
         if self._mirrored is None:

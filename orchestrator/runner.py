@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from orchestrator.attempts import failure_reasons, trial_request
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Backend, Event
@@ -80,7 +81,9 @@ class Runner:
         self._active: dict[int, _Active] = {}
         self._training: dict[str, int] = {}
         self._heard: dict[str, float] = {}
-        """When each attempt that is under way was last heard of."""
+        """When each attempt that is under way was last heard of, the longest silent one first."""
+        self._queued_at = -math.inf
+        """When something last waited for a device."""
         self._began_training: dict[str, float] = {}
         self._began = clock()
         self._paused = False
@@ -259,11 +262,11 @@ class Runner:
         """An event of an attempt that is not under way, stopped or given up, says nothing any more."""
         if event.attempt_id not in self._heard:
             return
-        self._heard[event.attempt_id] = self._clock()
+        del self._heard[event.attempt_id]
         if isinstance(event, AttemptReported):
+            self._heard[event.attempt_id] = self._clock()
             self._reported(event)
             return
-        del self._heard[event.attempt_id]
         if event.attempt_id in self._training:
             self._trained(self._leave_training(event.attempt_id), event.outcome)
         else:
@@ -295,8 +298,9 @@ class Runner:
         """What was not heard of for too long is stopped and has failed; time spent waiting for a device is no hang."""
         now, limit = self._clock(), self._spec.retry.trial_timeout
         if self._backend.queued_because() is not None:
-            self._heard = dict.fromkeys(self._heard, now)
-        for attempt_id in [each for each, heard in self._heard.items() if now - heard > limit]:
+            self._queued_at = now
+        silent = takewhile(lambda item: now - max(item[1], self._queued_at) > limit, self._heard.items())
+        for attempt_id in [attempt_id for attempt_id, _ in silent]:
             self._backend.stop(attempt_id)
             failure = Failure(
                 reason=FailureReason.TIMEOUT, message=f"no report for {limit:g} s, see retry.trial_timeout"
