@@ -6,6 +6,7 @@ that failed, 130 an interrupt.
 """
 
 import importlib
+import os
 import sys
 
 import click
@@ -14,6 +15,7 @@ from orchestrator.errors import PltError
 
 _COMMANDS = {
     "run": "Run a study here, with live progress; run it again to continue it.",
+    "submit": "Run a study on a Ray cluster, which drives it when this machine is gone.",
     "resume": "Continue a study that stopped, was killed or paused.",
     "stop": "Stop a running study; partial results are kept.",
     "pause": "Pause a running study; its devices are free.",
@@ -27,6 +29,9 @@ _COMMANDS = {
     "dashboard": "Open the dashboard on this machine.",
     "doctor": "Check what is installed, writable and reachable, and how fast.",
 }
+
+
+_SUBMITTED_WITH = "PLT_SUBMITTED_WITH"
 
 
 class _LazyGroup(click.Group):
@@ -66,6 +71,7 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and give the exit code."""
     try:
+        _refuse_other_versions()
         code = cli.main(args=arguments, prog_name="plt", standalone_mode=False)
     except PltError as error:
         click.echo(f"plt: {error}", err=True)
@@ -80,6 +86,21 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     return code if isinstance(code, int) else 0
+
+
+def _refuse_other_versions() -> None:
+    """A command that was submitted to this cluster runs only with the packages that it was submitted from."""
+    if _SUBMITTED_WITH not in os.environ:
+        return
+    from orchestrator.errors import ResourceError
+    from orchestrator.shipment import differences
+
+    found = differences()
+    if found:
+        raise ResourceError(
+            f"this cluster has other versions than the machine that submitted: {'; '.join(found)}; install the same "
+            "there, or `plt submit --install`"
+        )
 
 
 if __name__ == "__main__":

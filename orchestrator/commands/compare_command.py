@@ -3,11 +3,13 @@
 import click
 
 from orchestrator.commands.options import echo_json, json_option
+from orchestrator.commands.remote_options import remotable
 
 
 @click.command("compare")
 @click.argument("trials", nargs=-1, required=True, metavar="STUDY/TRIAL...")
 @json_option
+@remotable
 def command(trials: tuple[str, ...], as_json: bool) -> None:
     """Compare trials, each named as STUDY/NUMBER: what differs in their knobs first, then every metric.
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from orchestrator.commands.remote_options import remotable
+
 
 @click.command("export")
 @click.argument("study")
@@ -11,6 +13,7 @@ import click
     "file_format", "--format", type=click.Choice(["json", "csv", "parquet"]), default="json", show_default=True
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Write here instead of to standard output.")
+@remotable
 def command(study: str, file_format: str, output: Path | None) -> None:
     """Write every trial of STUDY, with its attempts and metrics."""
     from orchestrator.export import export_trials

@@ -3,10 +3,12 @@
 import click
 
 from orchestrator.commands.options import echo_json, json_option
+from orchestrator.commands.remote_options import remotable
 
 
 @click.command("list")
 @json_option
+@remotable
 def command(as_json: bool) -> None:
     """List the studies of this home, with state and progress."""
     from orchestrator.home import Home

@@ -2,9 +2,12 @@
 
 import click
 
+from orchestrator.commands.remote_options import remotable
+
 
 @click.command("pause")
 @click.argument("study")
+@remotable
 def command(study: str) -> None:
     """Pause STUDY, which another process drives: its devices are free until `plt resume`."""
     from orchestrator.asking import Asking

@@ -3,11 +3,13 @@
 import click
 
 from orchestrator.commands.options import echo_json, json_option
+from orchestrator.commands.remote_options import remotable
 
 
 @click.command("status")
 @click.argument("study")
 @json_option
+@remotable
 def command(study: str, as_json: bool) -> None:
     """Show how STUDY stands: progress, failures by reason, the front, and what is not tracked yet."""
     from orchestrator.home import Home

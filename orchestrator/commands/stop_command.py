@@ -2,9 +2,12 @@
 
 import click
 
+from orchestrator.commands.remote_options import remotable
+
 
 @click.command("stop")
 @click.argument("study")
+@remotable
 def command(study: str) -> None:
     """Stop STUDY, which another process drives: partial results are kept, `plt resume` continues it."""
     from orchestrator.asking import Asking

@@ -5,11 +5,13 @@ import json
 import click
 
 from orchestrator.commands.options import json_option
+from orchestrator.commands.remote_options import remotable
 
 
 @click.command("watch")
 @click.argument("study")
 @json_option
+@remotable
 def command(study: str, as_json: bool) -> None:
     """Watch STUDY, which another process drives, until it ends or Ctrl-C; the study goes on.
 
