@@ -137,7 +137,7 @@ def test_a_submitted_study_survives_its_client_is_asked_from_afar_and_resumed(cl
     resumed = cluster.plt("resume", "submitted")
     assert (resumed.returncode, resumed.stdout) == (0, "submitted: driven by job plt-submitted-2\n")
     printed = cluster.plt("logs", "submitted").stdout
-    assert "budget spent (2 configurations)" in printed
+    assert "trial 0 (seed 0, attempt 2)" in printed
     record = read_study(Home(cluster.home), "submitted")
     assert record.state is StudyState.COMPLETE
     assert [trial.state.value for trial in record.trials] == ["COMPLETE", "COMPLETE"]
