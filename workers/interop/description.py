@@ -47,15 +47,17 @@ def describe(folder: Path) -> Description:
 def read_json(path: Path) -> dict[str, Any]:
     """An object from a JSON file of a foreign folder; an `InteropError` when it is none."""
     try:
-        size = path.stat().st_size
-        if size > _LARGEST:
-            raise InteropError(f"{path} has {size:,} bytes; more than {_LARGEST:,} are not read")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            text = file.read(_LARGEST + 1)
     except (FileNotFoundError, NotADirectoryError):
         remedy = f"a checkpoint folder holds {CONFIG_FILE} and model.safetensors"
         raise InteropError(f"{path} does not exist; {remedy}") from None
     except OSError as error:
         raise InteropError(f"{path} cannot be read ({error.strerror}); give a folder that you may read") from None
+    if len(text) > _LARGEST:
+        raise InteropError(f"{path} has more than {_LARGEST:,} bytes, which no such file needs; it is not read")
+    try:
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InteropError(f"{path} is not JSON: {str(error)[:100]}") from None
     if not isinstance(data, dict):

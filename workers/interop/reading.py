@@ -96,7 +96,7 @@ def _open_checked(folder: Path, description: Description) -> Iterator[tuple[Weig
         if claimed != str(description.config.num_loops):
             raise InteropError(
                 f"{folder / CONFIG_FILE} says {description.config.num_loops} loops and the weights were written for "
-                f"{claimed}; restore the file, or change the loop count in a study: model: {{from: FOLDER, num_loops: N}}"
+                f"{claimed}; restore the file, or change the loops in a study: model: {{from: FOLDER, num_loops: N}}"
             )
         yield weights, theirs
 
@@ -104,10 +104,9 @@ def _open_checked(folder: Path, description: Description) -> Iterator[tuple[Weig
 def _match(folder: Path, description: Description, weights: Weights) -> dict[str, str]:
     """Their name of every tensor by ours; a tensor that is missing, unexpected or of another shape is refused."""
     config = description.config
-    if config.num_hidden_layers > len(weights.shapes):  # before a list of that many layers is made
-        raise InteropError(
-            f"{folder / CONFIG_FILE} says {config.num_hidden_layers:,} layers; the weights are {len(weights.shapes)} tensors"
-        )
+    layers, tensors = config.num_hidden_layers, len(weights.shapes)
+    if layers > tensors:  # before a list of that many layers is made
+        raise InteropError(f"{folder / CONFIG_FILE} says {layers:,} layers; the weights are {tensors} tensors")
     layout = description.layout
     shapes = tensor_shapes(config)
     places = layout_names(config, layout) if layout is not None else {name: name for name in shapes}

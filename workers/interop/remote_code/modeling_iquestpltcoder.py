@@ -264,6 +264,7 @@ class LoopedPreTrainedModel(PreTrainedModel):
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
         """As in transformers, but a tensor that is missing, unexpected or of another shape is an error."""
+        kwargs["ignore_mismatched_sizes"] = True  # they are named below
         model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
         wrong = {kind: info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") if info.get(kind)}
         if wrong:
