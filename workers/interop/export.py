@@ -18,6 +18,7 @@ from torch import Tensor
 
 from workers.config import ModelConfig
 from workers.config.checkpoint_config import CONFIG_FILE
+from workers.interop.gguf_file import GGUF_FILE, write_gguf
 from workers.interop.layout import Layout, choose_layout, require_layout
 from workers.interop.model_card import Origin, write_card
 from workers.interop.names import is_negated, layout_names
@@ -90,6 +91,26 @@ def export_model(
         (folder / "README.md").write_text(card, encoding="utf-8")
         files = tuple(sorted(path.name for path in folder.iterdir()))
     return Exported(folder=target, config=model.config, layout=layout, files=files)
+
+
+def export_gguf(
+    source: Path, target: Path, *, tokenizer: str | None = None, origin: Origin | None = None
+) -> tuple[str, ...]:
+    """Write the checkpoint in `source`, which has one loop, to the new folder `target` as a GGUF file and its card."""
+    refuse_existing(target)
+    model = load_model(source)
+    with new_folder(target) as folder:
+        if tokenizer is not None:
+            write_tokenizer(folder, tokenizer, model.config.vocab_size)
+        else:
+            _copy_tokenizer(source, folder)
+        has_tokenizer = (folder / "tokenizer.json").exists()
+        write_gguf(model, folder / GGUF_FILE, folder / "tokenizer.json" if has_tokenizer else None)
+        for file in TOKENIZER_FILES:  # it is in the GGUF file
+            (folder / file).unlink(missing_ok=True)
+        card = write_card(target.name, model.config, None, origin or Origin(), has_tokenizer=has_tokenizer)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        return tuple(sorted(path.name for path in folder.iterdir()))
 
 
 def _tensors(model: LoopedTransformer, layout: Layout) -> dict[str, Tensor]:

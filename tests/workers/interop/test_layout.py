@@ -64,7 +64,7 @@ def test_what_a_loop_engine_would_compute_otherwise_is_refused(knobs: dict, reas
     config = config_of("iquest-loop", **knobs)
     (only,) = refusals(config, Layout.LOOP)
     assert only.startswith(reason)
-    with pytest.raises(InteropError, match="iquestloopcoder cannot express it: .*; use iquestpltcoder"):
+    with pytest.raises(InteropError, match=r"iquestloopcoder cannot express it: .*; use iquestpltcoder"):
         require_layout(config, Layout.LOOP)
 
 
