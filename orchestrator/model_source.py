@@ -1,8 +1,10 @@
 """The models that a command can be given: a trial, by its name, or a checkpoint folder; and what is known of them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestrator.errors import StudyError
 from orchestrator.home import Home
@@ -10,6 +12,7 @@ from orchestrator.records import AttemptRecord, TrialRecord
 from orchestrator.studies import read_study
 from orchestrator.trial_name import find_trial, parse_trial_name
 from workers.attempt_folder import AttemptFolder
+from workers.config import DataConfig
 from workers.interop.model_card import Origin
 
 
@@ -22,6 +25,8 @@ class ModelSource:
     origin: Origin
     tokenizer: str | None
     """The text of the tokenizer that the trial was trained with, where it still lies in the home."""
+    tokenizer_folder: Path
+    """Where tokenizer files lie that the model came with."""
 
 
 def find_model(home: Home, name: str, *, best: bool = False) -> ModelSource:
@@ -32,7 +37,7 @@ def find_model(home: Home, name: str, *, best: bool = False) -> ModelSource:
     if (Path(name) / "config.json").is_file():
         if best:
             raise StudyError(f"--best chooses among the models of a trial, and {name} is a folder; leave it out")
-        return ModelSource(folder=Path(name), origin=Origin(), tokenizer=None)
+        return ModelSource(folder=Path(name), origin=Origin(), tokenizer=None, tokenizer_folder=Path(name))
     if Path(name).is_dir():
         raise StudyError(f"{name} holds no config.json; give a checkpoint folder, or a trial as STUDY/NUMBER")
     study_name, number = parse_trial_name(name)
@@ -40,6 +45,7 @@ def find_model(home: Home, name: str, *, best: bool = False) -> ModelSource:
     trial = find_trial(study, number)
     attempt, folder = _kept(home, study_name, trial, best=best)
     data = attempt.info.get("data", {})
+    foreign = DataConfig(vocab=data.get("vocab", "bytes")).tokenizer
     return ModelSource(
         folder=folder,
         origin=Origin(
@@ -47,11 +53,21 @@ def find_model(home: Home, name: str, *, best: bool = False) -> ModelSource:
             question=study.question,
             trial=number,
             seed=trial.seed,
+            initial=Path(trial.knobs["from"]).name if "from" in trial.knobs else None,
             metrics=trial.metrics,
-            data=data,
+            data={**data, **_without_paths(data)},
         ),
-        tokenizer=_tokenizer(home, data.get("tokenizer_sha256"), data.get("corpus_fingerprint")),
+        tokenizer=None if foreign else _tokenizer(home, data.get("tokenizer_sha256"), data.get("corpus_fingerprint")),
+        tokenizer_folder=folder if foreign is None else Path(foreign.path).parent,
     )
+
+
+def _without_paths(data: Mapping[str, Any]) -> dict[str, str]:
+    """Corpus and vocabulary in words that give away no folder of this machine."""
+    kind, _, pattern = str(data.get("corpus", "")).partition(":")
+    named = {"corpus": f"files:{Path(pattern).name}"} if kind == "files" else {}
+    foreign = DataConfig(vocab=data.get("vocab", "bytes")).tokenizer
+    return named if foreign is None else {**named, "vocab": f"the initial checkpoint's, {foreign.vocab_size} ids"}
 
 
 def _kept(home: Home, study: str, trial: TrialRecord, *, best: bool) -> tuple[AttemptRecord, Path]:

@@ -1,7 +1,7 @@
 """`plt export-model STUDY/TRIAL|FOLDER --out DIR`"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -70,9 +70,14 @@ def command(
     if verify and file_format == "gguf":
         raise ServiceError("--verify runs Hugging Face folders; with --format hf llama.cpp is asked about them too")
     source = find_model(Home.from_environment(), model, best=best)
+    given: dict[str, Any] = {
+        "tokenizer": source.tokenizer,
+        "tokenizer_folder": source.tokenizer_folder,
+        "origin": source.origin,
+    }
     try:
         if file_format == "gguf":
-            files = export_gguf(source.folder, target, tokenizer=source.tokenizer, origin=source.origin)
+            files = export_gguf(source.folder, target, **given)
             click.echo(f"{target}: {', '.join(files)}")
             return 0
         exported = export_model(
@@ -80,8 +85,7 @@ def command(
             target,
             layout=None if file_format == "hf" else Layout(file_format),
             shard_bytes=shard_size,
-            tokenizer=source.tokenizer,
-            origin=source.origin,
+            **given,
         )
         click.echo(f"{target}: layout {exported.layout}, {', '.join(exported.files)}")
         return _verified(target, pythons) if verify else 0

@@ -11,6 +11,7 @@ The folder appears whole or not at all.
 
 import json
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from workers.interop.names import is_negated, layout_names
 from workers.interop.new_folder import new_folder, refuse_existing
 from workers.interop.reading import load_model
 from workers.interop.settings import write_settings
-from workers.interop.tokenizer_files import TOKENIZER_FILES, write_tokenizer
+from workers.interop.tokenizer_files import TOKENIZER_FILES, end_of_text, write_tokenizer
 from workers.interop.weight_files import write_weights
 from workers.models import LoopedTransformer
 
@@ -61,13 +62,14 @@ def export_model(
     layout: Layout | None = None,
     shard_bytes: int = SHARD_BYTES,
     tokenizer: str | None = None,
+    tokenizer_folder: Path | None = None,
     origin: Origin | None = None,
 ) -> Exported:
     """Write the checkpoint in `source` to the new folder `target`.
 
     Without a layout the one that most engines read is taken. `tokenizer` is the text of one of ours; without it the
-    tokenizer files beside the checkpoint are copied, if there are any. An `InteropError` says why a layout cannot
-    express the model, or what is wrong with either folder.
+    tokenizer files in `tokenizer_folder`, by default beside the checkpoint, are copied. An `InteropError` says why a
+    layout cannot express the model, or what is wrong with either folder.
     """
     refuse_existing(target)
     model = load_model(source)
@@ -76,12 +78,8 @@ def export_model(
     with new_folder(target) as folder:
         for name in _CODE_FILES[layout]:
             shutil.copyfile(REMOTE_CODE / name, folder / name)
-        if tokenizer is not None:
-            write_tokenizer(folder, tokenizer, model.config.vocab_size)
-        else:
-            _copy_tokenizer(source, folder)
+        end_token = _add_tokenizer(folder, model.config, tokenizer, tokenizer_folder or source)
         has_tokenizer = (folder / "tokenizer.json").exists()
-        end_token = model.config.vocab_size - 1 if tokenizer is not None else _end_token(source)
         dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
         settings = write_settings(model.config, layout, dtype, end_token)
         (folder / CONFIG_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
@@ -94,21 +92,21 @@ def export_model(
 
 
 def export_gguf(
-    source: Path, target: Path, *, tokenizer: str | None = None, origin: Origin | None = None
+    source: Path,
+    target: Path,
+    *,
+    tokenizer: str | None = None,
+    tokenizer_folder: Path | None = None,
+    origin: Origin | None = None,
 ) -> tuple[str, ...]:
     """Write the checkpoint in `source`, which has one loop, to the new folder `target` as a GGUF file and its card."""
     refuse_existing(target)
     model = load_model(source)
-    with new_folder(target) as folder:
-        if tokenizer is not None:
-            write_tokenizer(folder, tokenizer, model.config.vocab_size)
-        else:
-            _copy_tokenizer(source, folder)
-        has_tokenizer = (folder / "tokenizer.json").exists()
-        write_gguf(model, folder / GGUF_FILE, folder / "tokenizer.json" if has_tokenizer else None)
-        for file in TOKENIZER_FILES:  # it is in the GGUF file
-            (folder / file).unlink(missing_ok=True)
-        card = write_card(target.name, model.config, None, origin or Origin(), has_tokenizer=has_tokenizer)
+    with new_folder(target) as folder, tempfile.TemporaryDirectory() as scratch:
+        _add_tokenizer(Path(scratch), model.config, tokenizer, tokenizer_folder or source)
+        vocabulary = Path(scratch) / "tokenizer.json"
+        write_gguf(model, folder / GGUF_FILE, vocabulary if vocabulary.exists() else None)
+        card = write_card(target.name, model.config, None, origin or Origin(), has_tokenizer=vocabulary.exists())
         (folder / "README.md").write_text(card, encoding="utf-8")
         return tuple(sorted(path.name for path in folder.iterdir()))
 
@@ -122,16 +120,12 @@ def _tensors(model: LoopedTransformer, layout: Layout) -> dict[str, Tensor]:
     }
 
 
-def _copy_tokenizer(source: Path, folder: Path) -> None:
-    for name in TOKENIZER_FILES:
-        if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
-
-
-def _end_token(source: Path) -> int | None:
-    """The id that ends a text, as `generation_config.json` beside the checkpoint has it."""
-    path = source / "generation_config.json"
-    if not path.is_file():
-        return None
-    end = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
-    return end if isinstance(end, int) else None
+def _add_tokenizer(folder: Path, config: ModelConfig, ours: str | None, beside: Path) -> int | None:
+    """Write our tokenizer to `folder`, or copy those files `beside` a checkpoint; the id that ends a text, if known."""
+    if ours is not None:
+        write_tokenizer(folder, ours, config.vocab_size)
+    else:
+        for name in TOKENIZER_FILES:
+            if (beside / name).is_file():
+                shutil.copyfile(beside / name, folder / name)
+    return end_of_text(folder)

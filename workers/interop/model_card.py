@@ -20,8 +20,8 @@ class Origin:
     question: str = ""
     trial: int | None = None
     seed: int | None = None
-    knobs: Mapping[str, Any] = field(default_factory=dict)
-    """The trial's whole configuration, flat."""
+    initial: str | None = None
+    """The name of the checkpoint that its training started from."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
     """`corpus`, `licence`, `corpus_fingerprint`, `vocab`."""
@@ -73,6 +73,7 @@ def _from(origin: Origin) -> str:
         "question": origin.question,
         "trial": origin.trial,
         "seed": origin.seed,
+        "fine-tuned from": origin.initial,
         "data": origin.data.get("corpus"),
         "data fingerprint": origin.data.get("corpus_fingerprint"),
         "licence of the data": origin.data.get("licence"),

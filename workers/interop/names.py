@@ -16,6 +16,7 @@ from workers.interop.layout import Layout
 
 Shape = tuple[int, ...]
 
+_GATE_PART = ".self_attn.plt_gate."
 _GATE = re.compile(r"model\.layers\.(\d+)\.self_attn\.plt_gate\.(weight|bias)")
 _ALIAS = re.compile(r"(model\.layers\.\d+\.self_attn\.)loop_gate_proj\.(.+)")
 
@@ -51,6 +52,11 @@ def published_name(name: str, layout: Layout) -> str:
     """The one name of a tensor that a layout's own loaders take under several."""
     match = _ALIAS.fullmatch(name) if layout is Layout.PLT else None
     return f"{match[1]}plt_gate.{match[2]}" if match else name
+
+
+def is_gate(name: str) -> bool:
+    """Whether one of our tensors is part of a gate."""
+    return _GATE_PART in name
 
 
 def is_negated(name: str, config: ModelConfig) -> bool:

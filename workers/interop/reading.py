@@ -73,6 +73,7 @@ def import_model(source: Path, target: Path, dtype: str | None = None) -> Import
             folder / WEIGHTS_FILE,
             metadata={"format": "pt"},
         )
+        (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors' own files are private
         settings = describe_checkpoint(description.config, kept)
         (folder / CONFIG_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
         for name in TOKENIZER_FILES:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.config.data_config import BYTES_VOCAB_SIZE
+from workers.interop.description import read_json
 from workers.interop.errors import InteropError
 
 TOKENIZER_FILES = (
@@ -58,6 +59,18 @@ def write_tokenizer(folder: Path, ours: str, vocab_size: int) -> None:
         "padding_side": "left",
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def end_of_text(folder: Path) -> int | None:
+    """The id of the token that `tokenizer_config.json` calls the end of a text, if there is one."""
+    settings, tokenizer = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    if not (settings.is_file() and tokenizer.is_file()):
+        return None
+    end, engine = read_json(settings).get("eos_token"), read_json(tokenizer)
+    name = end.get("content") if isinstance(end, dict) else end
+    added = {entry["content"]: entry["id"] for entry in engine.get("added_tokens", [])}
+    index = added.get(name, engine.get("model", {}).get("vocab", {}).get(name))
+    return index if isinstance(index, int) else None
 
 
 def _bytes_engine() -> dict[str, Any]:

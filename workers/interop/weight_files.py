@@ -110,6 +110,7 @@ def _sort_header(path: Path) -> None:
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         file.seek(8)
         file.write(text.ljust(length))
+    path.chmod(0o644)  # safetensors' own files are private
 
 
 def finite(tensor: Tensor) -> bool:
