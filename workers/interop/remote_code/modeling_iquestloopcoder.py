@@ -6,6 +6,7 @@ The computation is `modeling_iquestpltcoder`'s; only the gates' place differs. v
 from torch import nn
 
 from .configuration_iquestloopcoder import IQuestLoopCoderConfig
+from .configuration_iquestpltcoder import IQuestPLTCoderConfig  # noqa: F401 (4.57 copies only what this file imports)
 from .modeling_iquestpltcoder import Gate, IQuestPLTCoderForCausalLM, IQuestPLTCoderModel
 
 
