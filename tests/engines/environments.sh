@@ -18,7 +18,7 @@ make_environment() {  # NAME INSTALL-FUNCTION
 
 install() { "$1" -m pip install --quiet --disable-pip-version-check "${@:2}"; }
 
-oldest_transformers() { install "$1" 'torch==2.13.0' 'transformers==4.57.*' numpy safetensors; }
+oldest_transformers() { install "$1" 'torch==2.13.0' 'transformers==4.57.*' numpy safetensors pytest pytest-timeout; }
 
 llama_cpp() { install "$1" 'llama-cpp-python==0.3.36' numpy; }
 

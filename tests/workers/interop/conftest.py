@@ -84,7 +84,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Made]:
             folder = tmp_path_factory.mktemp("made")
             model = make_random(make_config(variant, **knobs)).to(dtype)
             save_pretrained(model, folder / "checkpoint")
-            exported = export_model(folder / "checkpoint", folder / "exported model-1.0", layout=layout)
+            exported = export_model(folder / "checkpoint", folder / f"exported {len(kept)}-1.0", layout=layout)
             kept[key] = Made(model.double(), folder / "checkpoint", exported)
         return kept[key]
 

@@ -24,6 +24,7 @@ class IQuestLoopCoderConfig(PretrainedConfig):
         max_position_embeddings: int = 131072,
         rms_norm_eps: float = 1e-5,
         initializer_range: float = 0.02,
+        tie_word_embeddings: bool = False,
         rope_theta: float = 500000.0,
         rope_parameters: dict[str, Any] | None = None,
         loop_num: int = 2,
@@ -44,7 +45,7 @@ class IQuestLoopCoderConfig(PretrainedConfig):
         self.rope_parameters = rope_parameters or {"rope_type": "default", "rope_theta": rope_theta}
         self.loop_num = loop_num
         self.loop_window_size = loop_window_size
-        super().__init__(**kwargs)
+        super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)
 
     def loop_settings(self) -> dict[str, Any]:
         """What the model code asks for: the same keys as every configuration that it can run."""

@@ -26,6 +26,7 @@ class IQuestPLTCoderConfig(PretrainedConfig):
         max_position_embeddings: int = 131072,
         rms_norm_eps: float = 1e-5,
         initializer_range: float = 0.02,
+        tie_word_embeddings: bool = False,
         rope_theta: float = 500000.0,
         rope_parameters: dict[str, Any] | None = None,
         plt_num_loops: int = 2,
@@ -64,7 +65,7 @@ class IQuestPLTCoderConfig(PretrainedConfig):
         self.plt_share_kv = plt_share_kv
         self.plt_local = plt_local
         self.plt_fixed_gate = plt_fixed_gate
-        super().__init__(**kwargs)
+        super().__init__(tie_word_embeddings=tie_word_embeddings, **kwargs)
 
     def loop_settings(self) -> dict[str, Any]:
         """What the model code asks for: the same keys as every configuration that it can run."""
