@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad, rms_norm, scaled_dot_product_attention, silu
+from torch.nn.functional import linear, pad, scaled_dot_product_attention, silu
 from transformers import DynamicCache, GenerationMixin, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
@@ -33,9 +33,9 @@ class LoopCache(DynamicCache):
 
     def __init__(self) -> None:
         super().__init__()
-        self.start_empty()
+        self.reset()
 
-    def start_empty(self) -> None:
+    def reset(self) -> None:
         """Forget everything."""
         self.tensors: dict[tuple[str | int, int], tuple[Tensor, ...]] = {}
         self.valid: Tensor | None = None
@@ -51,7 +51,7 @@ class LoopCache(DynamicCache):
                 "a cache that it returned itself, or from an empty DynamicCache"
             )
         cache.__class__ = cls
-        cache.start_empty()
+        cache.reset()
         return cache
 
     def extend(
@@ -91,10 +91,6 @@ class LoopCache(DynamicCache):
         """Some of the sequences."""
         self._change(lambda tensor: tensor[indices.to(tensor.device)])
 
-    def reset(self) -> None:
-        """Forget everything."""
-        self.start_empty()
-
     def crop(self, *args: Any, **kwargs: Any) -> None:
         """Refused: windows and carried states of earlier slots are gone."""
         raise NotImplementedError("a looped model's cache cannot be cut back: assisted decoding is not supported")
@@ -105,19 +101,6 @@ class LoopCache(DynamicCache):
             self.valid = function(self.valid)
 
 
-class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise the last dimension of `x`."""
-        return rms_norm(x, self.weight.shape, self.weight, self.eps)
-
-
 class Gate(nn.Module):
     """One value per head and token, from the query after RoPE, or from the residual stream entering the layer."""
 
@@ -126,7 +109,7 @@ class Gate(nn.Module):
         heads = config.num_attention_heads
         self.weight = nn.Parameter(torch.zeros(heads, config.hidden_size if hidden else config.head_dim))
         self.bias = nn.Parameter(torch.zeros(heads))
-        self.gate_norm = RMSNorm(config.hidden_size, config.rms_norm_eps) if hidden else None
+        self.gate_norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps) if hidden else None
 
     def forward(self, residual: Tensor, query: Tensor) -> Tensor:
         """(B, H, T, 1) from the residual stream (B, T, d) and the query (B, H, T, dh)."""
@@ -135,6 +118,39 @@ class Gate(nn.Module):
         else:
             score = torch.linalg.vecdot(query, self.weight[:, None]) + self.bias[:, None]
         return score.sigmoid()[..., None]
+
+
+class Slots:
+    """Where T new slots stand among S, and the cache that they go on from: RoPE tables and masks.
+
+    Tables are made here, never kept as buffers, which models that are built on the meta device lose.
+    """
+
+    def __init__(
+        self, valid: Tensor, positions: Tensor, config: PretrainedConfig, dtype: torch.dtype, cache: LoopCache | None
+    ) -> None:
+        """`valid` (B, S): no padding; `positions` (B, T) of the new slots."""
+        self.valid, self.cache = valid, cache
+        pair = torch.arange(0, config.head_dim, 2, device=valid.device, dtype=torch.float64)
+        angle = positions.to(torch.float64)[:, None, :, None] * config.rope_theta ** (-pair / config.head_dim)
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        self.cos = torch.cat((angle.cos(), angle.cos()), -1).to(wide)
+        self.sin = torch.cat((-angle.sin(), angle.sin()), -1).to(wide)
+
+    def turn(self, heads: Tensor) -> Tensor:
+        """RoPE on heads (B, n, T, dh)."""
+        wide = heads.to(self.cos.dtype)
+        return (wide * self.cos + wide.roll(heads.shape[-1] // 2, -1) * self.sin).to(heads.dtype)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, window: int | None = None) -> Tensor:
+        """Causal attention of the new slots over the last slots, those that `key` (B, Hkv, K, dh) holds."""
+        queries, keys = query.shape[2], key.shape[2]
+        device = query.device
+        distance = torch.arange(keys - queries, keys, device=device)[:, None] - torch.arange(keys, device=device)
+        seen = distance >= 0 if window is None else (distance >= 0) & (distance < window)
+        mask = seen & self.valid[:, None, None, -keys:] | (distance == 0)  # padding sees itself: no row is empty
+        grouped = query.shape[1] != key.shape[1]
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=grouped)
 
 
 class Attention(nn.Module):
@@ -155,10 +171,9 @@ class Attention(nn.Module):
         self,
         x: Tensor,
         residual: Tensor,
-        slots: "Slots",
+        slots: Slots,
         name: tuple[int, int],
         first: KeyValue | None,
-        cache: LoopCache | None,
         gate: Gate | None,
     ) -> tuple[Tensor, KeyValue]:
         """Output (B, T, d) and the keys and values that later loops share; `first` is loop 1's, None in loop 1."""
@@ -168,8 +183,8 @@ class Attention(nn.Module):
         if shares and not windowed:
             return self._merge(slots.attend(query, *first)), first
         own = (slots.turn(self._heads(self.k_proj(x))), self._heads(self.v_proj(x)))
-        if cache is not None:
-            own = cache.extend(name, *own, self.loops["window"] if shares else None)
+        if slots.cache is not None:
+            own = slots.cache.extend(name, *own, self.loops["window"] if shares else None)
         if not windowed:
             return self._merge(slots.attend(query, *own)), own
         full = slots.attend(query, *(first if shares else own))
@@ -182,35 +197,6 @@ class Attention(nn.Module):
 
     def _merge(self, attended: Tensor) -> Tensor:
         return self.o_proj(attended.transpose(1, 2).flatten(2))
-
-
-class Slots:
-    """Where T new slots stand among S: RoPE tables and masks. Tables are made here, never kept as buffers, which models
-    that are built on the meta device lose."""
-
-    def __init__(self, valid: Tensor, positions: Tensor, head_dim: int, theta: float, dtype: torch.dtype) -> None:
-        """`valid` (B, S): no padding; `positions` (B, T) of the new slots."""
-        self.valid = valid
-        pair = torch.arange(0, head_dim, 2, device=valid.device, dtype=torch.float64)
-        angle = positions.to(torch.float64)[:, None, :, None] * theta ** (-pair / head_dim)
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
-        self.cos = torch.cat((angle.cos(), angle.cos()), -1).to(wide)
-        self.sin = torch.cat((-angle.sin(), angle.sin()), -1).to(wide)
-
-    def turn(self, heads: Tensor) -> Tensor:
-        """RoPE on heads (B, n, T, dh)."""
-        wide = heads.to(self.cos.dtype)
-        return (wide * self.cos + wide.roll(heads.shape[-1] // 2, -1) * self.sin).to(heads.dtype)
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, window: int | None = None) -> Tensor:
-        """Causal attention of the new slots over the last slots, those that `key` (B, Hkv, K, dh) holds."""
-        queries, keys = query.shape[2], key.shape[2]
-        device = query.device
-        distance = torch.arange(keys - queries, keys, device=device)[:, None] - torch.arange(keys, device=device)
-        seen = distance >= 0 if window is None else (distance >= 0) & (distance < window)
-        mask = seen & self.valid[:, None, None, -keys:] | (distance == 0)  # padding sees itself: no row is empty
-        grouped = query.shape[1] != key.shape[1]
-        return scaled_dot_product_attention(query, key, value, attn_mask=mask, enable_gqa=grouped)
 
 
 class MLP(nn.Module):
@@ -232,22 +218,16 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: PretrainedConfig) -> None:
         super().__init__()
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.mlp = MLP(config)
 
     def forward(
-        self,
-        x: Tensor,
-        slots: "Slots",
-        name: tuple[int, int],
-        first: KeyValue | None,
-        cache: LoopCache | None,
-        gate: Gate | None,
+        self, x: Tensor, slots: Slots, name: tuple[int, int], first: KeyValue | None, gate: Gate | None
     ) -> tuple[Tensor, KeyValue]:
         """One layer, called `name` (loop, layer) in the cache, on the residual stream `x` (B, T, d)."""
-        attended, key_value = self.self_attn(self.input_layernorm(x), x, slots, name, first, cache, gate)
+        attended, key_value = self.self_attn(self.input_layernorm(x), x, slots, name, first, gate)
         x = x + attended
         return x + self.mlp(self.post_attention_layernorm(x)), key_value
 
@@ -275,7 +255,7 @@ class LoopedPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, 0.0, self.config.initializer_range)
-        elif isinstance(module, RMSNorm):
+        elif isinstance(module, nn.RMSNorm):
             nn.init.ones_(module.weight)
         elif isinstance(module, Gate):
             nn.init.zeros_(module.weight)
@@ -292,7 +272,7 @@ class IQuestPLTCoderModel(LoopedPreTrainedModel):
             raise ValueError(f"the model has {self.loops['num_loops']} loops; with one loop it is a Llama")
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_hidden_layers))
-        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.norm = nn.RMSNorm(config.hidden_size, config.rms_norm_eps)
         if self.loops["local"] and self.loops["fixed_gate"] is None:
             self.add_gates(config)
         self.post_init()
@@ -306,28 +286,26 @@ class IQuestPLTCoderModel(LoopedPreTrainedModel):
         """The gate of a layer, or None when it is fixed or there is nothing to mix."""
         return self.layers[index].self_attn.plt_gate
 
-    def forward(self, input_ids: Tensor, slots: Slots, cache: LoopCache | None) -> Tensor:
+    def forward(self, input_ids: Tensor, slots: Slots) -> Tensor:
         """The normalised state (B, T, d) of the last loop at the new slots."""
         embedded = x = self.embed_tokens(input_ids)
         shared = [None] * len(self.layers)
         for loop in range(self.loops["num_loops"]):
             if loop > 0:
-                x = self._next_input(x, embedded, slots, loop, cache)
+                x = self._next_input(x, embedded, slots, loop)
             for index, layer in enumerate(self.layers):
                 gate = self.gate_of(index) if loop > 0 else None
-                x, key_value = layer(x, slots, (loop, index), shared[index], cache, gate)
+                x, key_value = layer(x, slots, (loop, index), shared[index], gate)
                 shared[index] = key_value if loop == 0 else shared[index]
             if self.loops["norm_per_loop"]:
                 x = self.norm(x)
         return x if self.loops["norm_per_loop"] else self.norm(x)
 
-    def _next_input(
-        self, previous: Tensor, embedded: Tensor, slots: Slots, loop: int, cache: LoopCache | None
-    ) -> Tensor:
+    def _next_input(self, previous: Tensor, embedded: Tensor, slots: Slots, loop: int) -> Tensor:
         """A later loop's input from the loop before it; nothing is carried out of padding."""
         if self.loops["clp"]:
             carried = previous * slots.valid[:, -previous.shape[1] :, None].to(previous.dtype)
-            before = None if cache is None else cache.swap_carry(loop, carried[:, -1])
+            before = None if slots.cache is None else slots.cache.swap_carry(loop, carried[:, -1])
             previous = pad(carried, (0, 0, 1, 0))[:, :-1]
             if before is not None:
                 previous = torch.cat((before[:, None], previous[:, 1:]), 1)
@@ -370,8 +348,7 @@ class IQuestPLTCoderForCausalLM(LoopedPreTrainedModel, GenerationMixin):
         if cache is None and (use_cache or (use_cache is None and not self.training)):
             cache = LoopCache()
         cache = None if cache is None else LoopCache.adopt(cache)
-        slots = self._slots(input_ids, attention_mask, position_ids, cache)
-        hidden = self.model(input_ids, slots, cache)
+        hidden = self.model(input_ids, self._slots(input_ids, attention_mask, position_ids, cache))
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.lm_head(hidden[:, kept])
         loss = None
@@ -409,7 +386,7 @@ class IQuestPLTCoderForCausalLM(LoopedPreTrainedModel, GenerationMixin):
             cache.valid = valid
         if position_ids is None:
             position_ids = (valid.long().cumsum(1) - 1).clamp(min=0)[:, -new:]
-        return Slots(valid, position_ids, self.config.head_dim, self.config.rope_theta, self.lm_head.weight.dtype)
+        return Slots(valid, position_ids, self.config, self.lm_head.weight.dtype, cache)
 
 
 class LoopVariantForCausalLM(IQuestPLTCoderForCausalLM):
