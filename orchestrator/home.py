@@ -65,7 +65,7 @@ class Home:
     def model(self, name: str) -> Path:
         """An imported checkpoint; a name that is no plain name is refused."""
         if not valid_name(name):
-            raise StudyError(f"{name!r} is no model name; use letters, digits, dots, dashes and underscores")
+            raise StudyError(f"{name!r} is no model name; give --out, or a folder of plain letters and digits")
         return self.root / "models" / name
 
     @property

@@ -26,7 +26,7 @@ from workers.interop.names import is_negated, layout_names
 from workers.interop.new_folder import new_folder, refuse_existing
 from workers.interop.reading import load_model
 from workers.interop.settings import write_settings
-from workers.interop.tokenizer_files import TOKENIZER_FILES, end_of_text, write_tokenizer
+from workers.interop.tokenizer_files import copy_tokenizer, end_of_text, write_tokenizer
 from workers.interop.weight_files import write_weights
 from workers.models import LoopedTransformer
 
@@ -125,7 +125,5 @@ def _add_tokenizer(folder: Path, config: ModelConfig, ours: str | None, beside: 
     if ours is not None:
         write_tokenizer(folder, ours, config.vocab_size)
     else:
-        for name in TOKENIZER_FILES:
-            if (beside / name).is_file():
-                shutil.copyfile(beside / name, folder / name)
+        copy_tokenizer(beside, folder)
     return end_of_text(folder)

@@ -8,7 +8,6 @@ and finiteness is checked, and the first that does not fit is named.
 """
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from workers.interop.errors import InteropError
 from workers.interop.layout import Layout
 from workers.interop.names import layout_names, published_name, tensor_shapes
 from workers.interop.new_folder import new_folder
-from workers.interop.tokenizer_files import TOKENIZER_FILES
+from workers.interop.tokenizer_files import copy_tokenizer
 from workers.interop.weight_files import WEIGHTS_FILE, Weights, finite, open_weights
 from workers.models import LoopedTransformer
 
@@ -76,9 +75,7 @@ def import_model(source: Path, target: Path, dtype: str | None = None) -> Import
         (folder / WEIGHTS_FILE).chmod(0o644)  # safetensors' own files are private
         settings = describe_checkpoint(description.config, kept)
         (folder / CONFIG_FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        for name in TOKENIZER_FILES:
-            if (source / name).is_file():
-                shutil.copyfile(source / name, folder / name)
+        copy_tokenizer(source, folder)
     return Imported(
         folder=target,
         config=description.config,

@@ -4,6 +4,7 @@ Byte-level BPE is what both sides have; bytes are the same without merges.
 """
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,22 @@ def write_tokenizer(folder: Path, ours: str, vocab_size: int) -> None:
         "padding_side": "left",
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copy those files that lie in `source`, which others may have made: a link to anywhere else is refused.
+
+    In the hub's cache every file of a snapshot is a link to a blob beside it.
+    """
+    home = source.resolve()
+    blobs = home.parent.parent / "blobs" if home.parent.name == "snapshots" else home
+    for name in TOKENIZER_FILES:
+        path = source / name
+        if not path.is_file():
+            continue
+        if path.resolve().parent not in (home, blobs):
+            raise InteropError(f"{path} is a link out of the folder; replace it by the file")
+        shutil.copyfile(path, target / name)
 
 
 def end_of_text(folder: Path) -> int | None:

@@ -108,9 +108,11 @@ def _ask(
 def _sequences(model: LoopedTransformer) -> tuple[np.ndarray, int]:
     """Token ids (B, S) and how many of them are the prompt: longer than the window, as far as the model reaches."""
     config = model.config
-    longest = min(_LONGEST, config.max_position_embeddings)
+    longest = min(_LONGEST, config.max_position_embeddings - 1)  # vLLM wants room for one more
+    if longest < 2:
+        raise InteropError(f"the model takes {config.max_position_embeddings} tokens, too few to be verified")
     window = min(config.window or 0, longest // 2)
-    prefill = min(max(_PREFILL, window + window // 2), longest - 2)
+    prefill = min(max(_PREFILL, window + window // 2), longest // 2 + 1)
     length = min(prefill + max(_STEPS, window + 2), longest)
     generator = torch.Generator().manual_seed(0)
     return torch.randint(config.vocab_size, (_SEQUENCES, length), generator=generator).numpy(), prefill

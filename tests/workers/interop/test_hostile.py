@@ -59,6 +59,13 @@ def weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -
     save_file(tensors, path)
 
 
+def test_a_link_out_of_the_folder_is_not_copied(whole: Path) -> None:
+    secret = whole.parent / "secret.json"
+    secret.write_text("{}")
+    (whole / "tokenizer.json").symlink_to(secret)
+    assert "tokenizer.json is a link out of the folder" in refused(whole)
+
+
 class Burglar:
     """Unpickled, it leaves a trace."""
 
