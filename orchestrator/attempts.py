@@ -20,6 +20,7 @@ def trial_request(
         data=configuration.data,
         train=configuration.train,
         seed=trial.seed,
+        initial=configuration.initial,
         data_folder=str(home.data),
         folder=latest,
         resume_from=tuple(reversed(earlier)),

@@ -49,6 +49,7 @@ LOOP_KNOBS = (
 _MODEL_FIELDS: Mapping[str, str] = {
     **SIZES,
     "rope_theta": "rope_theta",
+    "rms_norm_eps": "rms_norm_eps",
     "tie_embeddings": "tie_word_embeddings",
     "embedding_init_std": "embedding_init_std",
     **{name: name for name in LOOP_KNOBS},
@@ -76,6 +77,8 @@ class Configuration:
     data: DataConfig
     """Normalised."""
     train: TrainConfig
+    initial: str | None
+    """The checkpoint folder whose weights training starts from, or None for initial weights from the seed."""
     benchmark_model: ModelConfig | None
     """This point's loop knobs at the benchmark's sizes, normalised; None when the study has no benchmark."""
     benchmark: BenchmarkConfig | None
@@ -105,7 +108,7 @@ class Configuration:
 
 def resolve(spec: "StudySpec", params: Mapping[str, Any]) -> Configuration:
     """The configuration at one point; a `ValueError` in the study file's words when there is none."""
-    knobs = written_knobs(spec, params)
+    knobs, initial = written_knobs(spec, params), spec.model.from_folder
     try:
         data = DataConfig(**_of(DataConfig, knobs)).normalised()
         train = TrainConfig(**_of(TrainConfig, knobs))
@@ -130,9 +133,13 @@ def resolve(spec: "StudySpec", params: Mapping[str, Any]) -> Configuration:
         train=train,
         benchmark_model=deployed,
         benchmark=grid,
-        fingerprint=fingerprint([IDENTITY, model.to_dict(), data.to_dict(), train.to_dict()]),
+        initial=initial,
+        fingerprint=fingerprint(
+            [IDENTITY, model.to_dict(), data.to_dict(), train.to_dict(), *([] if initial is None else [initial])]
+        ),
         architecture=None if deployed is None or grid is None else _architecture(deployed, grid),
         knobs={
+            **({} if initial is None else {"from": initial}),
             "variant": knobs["variant"],
             **{name: getattr(model, target) for name, target in _MODEL_FIELDS.items()},
             **data.to_dict(),

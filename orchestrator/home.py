@@ -7,6 +7,7 @@
       studies/NAME/untracked.jsonl     what MLflow has not taken yet, and how much of the file it has
       studies/NAME/trials/N/attempt-K/ checkpoint of one attempt
       data/FINGERPRINT/                token shards
+      models/NAME/                     imported checkpoints
       benchmarks/FINGERPRINT.json      decode measurements by architecture and hardware
       mlflow.db, mlartifacts/          MLflow, unless MLFLOW_TRACKING_URI points elsewhere
       mlflow.lock                      held while the database is made
@@ -60,6 +61,12 @@ class Home:
     def data(self) -> Path:
         """Token shards, one folder per fingerprint."""
         return self.root / "data"
+
+    def model(self, name: str) -> Path:
+        """An imported checkpoint; a name that is no plain name is refused."""
+        if not valid_name(name):
+            raise StudyError(f"{name!r} is no model name; give --out, or a folder of plain letters and digits")
+        return self.root / "models" / name
 
     @property
     def benchmarks(self) -> Path:

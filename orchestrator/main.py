@@ -26,6 +26,8 @@ _COMMANDS = {
     "logs": "Print what an attempt of a trial printed.",
     "compare": "Compare trials: what differs, and what came of it.",
     "export": "Write every trial of a study as JSON, CSV or Parquet.",
+    "export-model": "Write a trial's model for transformers, vLLM, mlx-lm or llama.cpp.",
+    "import-model": "Take a checkpoint that others wrote into this home.",
     "dashboard": "Open the dashboard on this machine.",
     "doctor": "Check what is installed, writable and reachable, and how fast.",
 }
@@ -43,11 +45,11 @@ class _LazyGroup(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, from `orchestrator.commands.NAME_command`."""
+        """The command, from `orchestrator.commands.NAME_command`, dashes as underscores."""
         del ctx
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"orchestrator.commands.{cmd_name}_command")
+        module = importlib.import_module(f"orchestrator.commands.{cmd_name.replace('-', '_')}_command")
         command: click.Command = module.command
         return command
 

@@ -73,6 +73,8 @@ class TrialRequest:
     """Where token shards are built or found (shared by all trials and studies of this home)."""
     folder: str
     """This attempt's own; `workers.attempt_folder.AttemptFolder` names what is in it."""
+    initial: str | None = None
+    """A checkpoint folder, in any layout, whose weights training starts from; None draws them from the seed."""
     resume_from: tuple[str, ...] = ()
     """Folders of earlier attempts, newest first: training goes on from the first that holds a usable state, and the
     reports that led there are repeated before it does."""

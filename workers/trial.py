@@ -70,6 +70,8 @@ class _Run:
             started=started,
             evaluate_at=request.evaluate_at,
         )
+        if request.initial is not None:
+            _take_weights(self.trainer.model, Path(request.initial))
         self.keeper = Keeper(request, self.trainer, known, clock)
 
     def prepare(self) -> None:
@@ -106,6 +108,17 @@ def refuse_non_finite(metrics: Mapping[str, float], step: int | None = None) -> 
     for name, value in metrics.items():
         if not math.isfinite(value):
             raise DivergenceError(name, value, step)
+
+
+def _take_weights(model: LoopedTransformer, folder: Path) -> None:
+    from workers.interop.errors import InteropError
+    from workers.interop.initial_weights import take_weights
+
+    try:
+        taken = take_weights(model, folder)
+    except InteropError as error:
+        raise DataError(str(error)) from error
+    print(f"weights from {folder}: {taken}")
 
 
 def _refuse_misfit(model: ModelConfig, dataset: Dataset) -> None:

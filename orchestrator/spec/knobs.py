@@ -70,6 +70,7 @@ def _knobs(section: str, fields: type[Section]) -> dict[str, Knob]:
     return {
         name: Knob(name, section, Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
         for name, field in fields.model_fields.items()
+        if field.alias is None  # `from`, which is no knob: it stands for many
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orchestrator.spec.checkpoint_start import with_checkpoint
 from orchestrator.spec.corpus_checks import corpus_problems
 from orchestrator.spec.document import read_document
 from orchestrator.spec.problem import spec_error
@@ -18,7 +19,11 @@ def load_spec(path: Path, *, files_here: bool = True) -> StudySpec:
     machine does not.
     """
     document = read_document(path)
-    spec = StudySpec.from_plain(_with_absolute_globs(document.data, path.resolve().parent), document.locate)
+    data = _with_absolute_globs(document.data, path.resolve().parent)
+    data, misfits = with_checkpoint(data, path.resolve().parent)
+    if misfits:
+        raise spec_error(misfits, document.locate)
+    spec = StudySpec.from_plain(data, document.locate)
     problems = list(corpus_problems(spec)) if files_here else []
     if problems:
         raise spec_error(problems, document.locate)

@@ -115,4 +115,4 @@ def _known_keys(model: type[BaseModel], place: Path) -> list[str]:
                 for kind in (annotation, *get_args(annotation))
                 if isinstance(kind, type) and hasattr(kind, "model_fields")
             )
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]

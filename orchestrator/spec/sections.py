@@ -27,6 +27,7 @@ from workers.config.train_config import Compile, Precision
 from workers.config.variants import VARIANTS
 
 _BPE = re.compile(r"bpe:([0-9]{3,5})")
+_TOKENIZER = re.compile(r"tokenizer:[0-9]{1,8}:[0-9]{1,8}:[0-9a-f]{16}:.+")
 
 
 class Section(BaseModel):
@@ -37,6 +38,8 @@ class Section(BaseModel):
 
 def _known_vocab(vocab: str) -> str:
     sized = _BPE.fullmatch(vocab)
+    if _TOKENIZER.fullmatch(vocab):  # what `model: {from: FOLDER}` stands for
+        return vocab
     if vocab != "bytes" and not (sized and 257 <= int(sized[1]) <= 65536):
         raise ValueError("must be bytes, or bpe:N with N from 257 to 65536")
     return vocab
@@ -54,6 +57,8 @@ def _known_variant(name: str) -> str:
 class ModelSection(Section):
     """Sizes, then the variant and the loop knobs that differ from it."""
 
+    from_folder: str | None = Field(default=None, alias="from")
+    """A checkpoint folder to start from: its sizes, its loop knobs where nothing else is said, its weights."""
     vocab: Vocab | None = None
     """May stand here, where it sizes the embedding, or under `data`, whose text it cuts; not in both."""
     d_model: Width | None = None
@@ -62,6 +67,7 @@ class ModelSection(Section):
     num_kv_heads: Width | None = None
     d_ff: Width | None = None
     rope_theta: float | None = None
+    rms_norm_eps: float | None = None
     tie_embeddings: bool | None = None
     embedding_init_std: float | None = None
     variant: Annotated[str, AfterValidator(_known_variant)] | None = None

@@ -110,7 +110,7 @@ class StudySpec(Section):
 
     def to_plain(self) -> dict[str, Any]:
         """Numbers, text, lists and dictionaries, with what was left out of the sections still left out."""
-        plain: dict[str, Any] = self.model_dump(mode="json", exclude_none=True, exclude={"search"})
+        plain: dict[str, Any] = self.model_dump(mode="json", exclude_none=True, exclude={"search"}, by_alias=True)
         plain["search"] = {
             name: parameter.model_dump(mode="json", exclude_defaults=True) for name, parameter in self.search.items()
         }

@@ -10,13 +10,31 @@ BYTES_VOCAB_SIZE = 257
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenizerFile:
+    """A `tokenizer.json` as it stands in `vocab`."""
+
+    vocab_size: int
+    """Token ids of the model that was trained with it; the tokenizer may use fewer."""
+    end: int
+    """The id that ends a document."""
+    sha256: str
+    """First 16 digits, in hex."""
+    path: str
+
+    def __str__(self) -> str:
+        return f"tokenizer:{self.vocab_size}:{self.end}:{self.sha256}:{self.path}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """One corpus or task, its tokenizer and the sequence length."""
 
     corpus: str = "stdlib"
     """`stdlib`, `files:GLOB`, or the generated task `phop`."""
     vocab: str = "bytes"
-    """`bytes`, or `bpe:N` for a byte-level BPE of N tokens trained on the training split. Ignored by tasks."""
+    """`bytes`, or `bpe:N` for a byte-level BPE of N tokens trained on the training split, or a tokenizer that exists,
+    `tokenizer:N:E:HASH:PATH`: N ids, the one that ends a text, 16 digits of the file's SHA-256, the file. Ignored by
+    tasks."""
     seq_len: int = 256
     """Slots per training sequence, S."""
     eval_sequences: int = 64
@@ -47,7 +65,7 @@ class DataConfig:
         if self.is_task:
             most = (self.task_symbols - 1) // 2
             require(self.hops <= most, "hops", self.hops, f"at most {most} in {self.task_symbols} symbols")
-        if not self.is_task and self.vocab != "bytes":
+        if not self.is_task and self.vocab != "bytes" and self.tokenizer is None:
             require(
                 self.bpe_size is not None and 257 <= self.bpe_size <= 65536,
                 "vocab",
@@ -78,7 +96,18 @@ class DataConfig:
         """Token ids the model must know."""
         if self.is_task:
             return self.alphabet + (1 if self.answer_delay else 0)
+        if self.tokenizer is not None:
+            return self.tokenizer.vocab_size
         return self.bpe_size or BYTES_VOCAB_SIZE
+
+    @property
+    def tokenizer(self) -> "TokenizerFile | None":
+        """The tokenizer that exists already, or None."""
+        kind, _, rest = self.vocab.partition(":")
+        parts = rest.split(":", 3)
+        if kind != "tokenizer" or len(parts) < 4 or not (parts[0].isdigit() and parts[1].isdigit()):
+            return None
+        return TokenizerFile(vocab_size=int(parts[0]), end=int(parts[1]), sha256=parts[2], path=parts[3])
 
     def normalised(self) -> "DataConfig":
         """The same data with the settings of the other kind (task or corpus) at their defaults."""

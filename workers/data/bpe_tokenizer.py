@@ -18,6 +18,7 @@ class BpeTokenizer:
 
     def __init__(self, engine: Engine, vocab_size: int) -> None:
         self.vocab_size = vocab_size
+        self.separator = vocab_size - 1
         self._engine = engine
 
     @classmethod

@@ -141,7 +141,7 @@ def _write(corpus: Corpus, data: DataConfig, folder: Path, *, identity: str) -> 
 def _write_split(path: Path, documents: Sequence[Document], tokenizer: Tokenizer, dtype: np.dtype[Any]) -> list[int]:
     """Write a split's tokens and return how many each document has, separator included."""
     token_bytes = tokenizer.token_bytes()
-    separator = np.array([tokenizer.vocab_size - 1])
+    separator = np.array([tokenizer.separator])
     counts = []
     with path.open("wb") as file:
         for document, ids in zip(documents, tokenizer.encode([each.text for each in documents]), strict=True):

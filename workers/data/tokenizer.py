@@ -1,11 +1,13 @@
 """Tokenizers turn UTF-8 text into token ids without loss.
 
-The last id is the document separator; every other id stands for a fixed string of one or more bytes, so that the bytes
-of any token sequence can be counted and losses of different tokenizers compared as bits per byte.
+One id is the document separator, the last one unless a file says otherwise; every other id stands for a fixed string of
+one or more bytes, so that the bytes of any token sequence can be counted and losses of different tokenizers compared as
+bits per byte.
 
 - `ByteTokenizer`: ids 0..255 are the byte values, 256 the separator. Needs nothing but numpy.
 - `BpeTokenizer`: byte-level BPE of a given size, trained on the training split by the `tokenizers` library, which is
   imported only when one is trained or read.
+- `FileTokenizer`: the byte-level `tokenizer.json` of a checkpoint, whose separator is that checkpoint's own.
 """
 
 import hashlib
@@ -25,7 +27,11 @@ class Tokenizer(Protocol):
     """UTF-8 text to token ids and back."""
 
     vocab_size: int
-    """Number of ids, V; the separator is V - 1."""
+    """Number of ids, V."""
+
+    @property
+    def separator(self) -> int:
+        """The id that ends a document."""
 
     def encode(self, texts: Sequence[bytes]) -> list[NDArray[np.int64]]:
         """Token ids (T,) of each text, without separator."""
@@ -42,14 +48,18 @@ class Tokenizer(Protocol):
 
 def make_tokenizer(data: DataConfig, training_texts: Iterable[bytes]) -> Tokenizer:
     """The tokenizer that `data.vocab` names, trained on these texts if it has to be."""
-    if data.bpe_size is None:
+    if data.bpe_size is None and data.tokenizer is None:
         return ByteTokenizer()
     try:
         from workers.data.bpe_tokenizer import BpeTokenizer
+        from workers.data.file_tokenizer import FileTokenizer
     except ModuleNotFoundError as error:
         raise DataError(
             f"vocab is {data.vocab!r} and {error.name} is not installed; install it or use bytes"
         ) from error
+    if data.tokenizer is not None:
+        return FileTokenizer.read(data.tokenizer)
+    assert data.bpe_size is not None
     return BpeTokenizer.train(data.bpe_size, training_texts)
 
 
@@ -62,6 +72,7 @@ class ByteTokenizer:
     """Every byte is a token."""
 
     vocab_size = BYTES_VOCAB_SIZE
+    separator = BYTES_VOCAB_SIZE - 1
 
     def encode(self, texts: Sequence[bytes]) -> list[NDArray[np.int64]]:
         """Byte values (T,) of each text."""

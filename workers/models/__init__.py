@@ -6,7 +6,8 @@ model(input_ids).logits                        (B, S, V) of the last loop
 model(input_ids, every_loop=True)              also every loop's logits and hidden states, and the gates
 """
 
-from workers.models.checkpoint import CheckpointError, load_pretrained, save_pretrained
+from workers.config.checkpoint_config import CheckpointError
+from workers.models.checkpoint import load_pretrained, save_pretrained
 from workers.models.initialisation import initialise
 from workers.models.looped_transformer import LoopedTransformer, LoopOutput
 from workers.models.sharing import share_weights

@@ -8,28 +8,23 @@ opened.
 import json
 import shutil
 import tempfile
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from workers.config import ModelConfig
+from workers.config.checkpoint_config import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    CheckpointError,
+    describe_checkpoint,
+    read_checkpoint_config,
+)
 from workers.models.looped_transformer import LoopedTransformer
 
-CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
-FORMAT = "plt/1"
 PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.bfloat16, torch.float64)}
-_LABELS = ("format", "name")
-
-
-class CheckpointError(ValueError):
-    """A checkpoint folder that cannot be read as a looped transformer; the message names the file or tensor."""
 
 
 def save_pretrained(model: LoopedTransformer, folder: Path | str) -> None:
@@ -40,7 +35,7 @@ def save_pretrained(model: LoopedTransformer, folder: Path | str) -> None:
     try:
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
         save_file(tensors, aside / WEIGHTS_FILE, metadata={"format": "pt"})
-        (aside / CONFIG_FILE).write_text(json.dumps(_describe(model), indent=2) + "\n", encoding="utf-8")
+        (aside / CONFIG_FILE).write_text(_described(model), encoding="utf-8")
         aside.chmod(0o755)  # mkdtemp's own folders are private
         if folder.exists():
             shutil.rmtree(folder)
@@ -56,52 +51,17 @@ def load_pretrained(folder: Path | str) -> LoopedTransformer:
     A `CheckpointError` says which file, setting or tensor does not fit and how.
     """
     folder = Path(folder)
-    config, dtype = _read_config(folder)
-    model = LoopedTransformer(config, device="meta", dtype=dtype)
+    config, dtype = read_checkpoint_config(folder)
+    model = LoopedTransformer(config, device="meta", dtype=getattr(torch, dtype))
     tensors = _read_tensors(folder)
     _check_tensors(folder, model.state_dict(), tensors)
     model.load_state_dict(tensors, assign=True)
     return model
 
 
-def _describe(model: LoopedTransformer) -> dict[str, Any]:
+def _described(model: LoopedTransformer) -> str:
     dtype = str(next(model.parameters()).dtype).removeprefix("torch.")
-    return {"format": FORMAT, **model.config.to_dict(), **_fixed_settings(model.config), "torch_dtype": dtype}
-
-
-def _fixed_settings(config: ModelConfig) -> dict[str, Any]:
-    """Settings that other software writes out and that have only one value here."""
-    return {"head_dim": config.head_dim, "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
-
-
-def _read_config(folder: Path) -> tuple[ModelConfig, torch.dtype]:
-    path = folder / CONFIG_FILE
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise CheckpointError(
-            f"{path} does not exist; a checkpoint folder holds {CONFIG_FILE} and {WEIGHTS_FILE}"
-        ) from None
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise CheckpointError(f"{path} holds a {type(data).__name__}; it must hold an object of settings")
-    known = {field.name for field in fields(ModelConfig)}
-    try:
-        config = ModelConfig.from_dict({key: value for key, value in data.items() if key in known})
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: {error}") from None
-    fixed = _fixed_settings(config)
-    unknown = sorted(set(data) - known - set(fixed) - {*_LABELS, "torch_dtype"})
-    if unknown:
-        raise CheckpointError(f"{path}: unknown settings {', '.join(unknown)}; remove them if they change nothing")
-    for key, value in fixed.items():
-        if data.get(key, value) != value:
-            raise CheckpointError(f"{path}: {key} is {data[key]!r}; this model needs {value!r}")
-    dtype = data.get("torch_dtype", "float32")
-    if dtype not in _DTYPES:
-        raise CheckpointError(f"{path}: torch_dtype is {dtype!r}; it must be one of {', '.join(_DTYPES)}")
-    return config, _DTYPES[dtype]
+    return json.dumps(describe_checkpoint(model.config, dtype), indent=2) + "\n"
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
