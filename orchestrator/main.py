@@ -24,6 +24,8 @@ _COMMANDS = {
     "logs": "Print what an attempt of a trial printed.",
     "compare": "Compare trials: what differs, and what came of it.",
     "export": "Write every trial of a study as JSON, CSV or Parquet.",
+    "evaluate": "Score the code that a trained model writes: HumanEval, MBPP, held-out lines.",
+    "data": "Fetch what models are scored on: `plt data fetch`.",
     "dashboard": "Open the dashboard on this machine.",
     "doctor": "Check what is installed, writable and reachable, and how fast.",
 }

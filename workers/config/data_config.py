@@ -88,6 +88,12 @@ class DataConfig:
             require(depths[0] >= shape.smallest, shape.depth, getattr(self, shape.depth), f"{shape.smallest} or more")
             if task in self.tasks:
                 self._check_task(task)
+        require(
+            self.text is not None or self.code_sets == "none",
+            "code_sets",
+            self.code_sets,
+            "none without a text in corpus",
+        )
         if self.text is not None and self.vocab != "bytes":
             require(
                 self.bpe_size is not None and 257 <= self.bpe_size <= 65536,

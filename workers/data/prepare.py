@@ -10,9 +10,11 @@ from workers.config import DataConfig
 from workers.config.task_shapes import TASKS
 from workers.data.corpus import read_corpus
 from workers.data.dataset import Dataset
+from workers.data.errors import DataError
 from workers.data.mixture import Mixture
 from workers.data.shards import open_or_build, shards_fingerprint
 from workers.data.text_dataset import TextDataset
+from workers.data.tokenizer import Tokenizer, read_tokenizer
 from workers.fingerprint import fingerprint
 
 if TYPE_CHECKING:
@@ -36,6 +38,14 @@ def prepare(data: DataConfig, data_folder: Path) -> Dataset:
         else:
             sources.append((_source(own, data_folder), part.weight, 0))
     return Mixture(sources, name=data.corpus, vocab_size=data.vocab_size, seq_len=data.seq_len)
+
+
+def prepare_tokenizer(data: DataConfig, data_folder: Path) -> Tokenizer:
+    """The tokenizer of the text that `data` has; its ids are the model's first ones."""
+    if data.text is None:
+        raise DataError(f"corpus is {data.corpus!r}, which has no text and so no tokenizer; add a text to it")
+    shards = open_or_build(read_corpus(data.text), data, data_folder)
+    return read_tokenizer((shards.folder / "tokenizer.json").read_text(encoding="utf-8"), data.text_vocab_size)
 
 
 def data_fingerprint(data: DataConfig) -> str:
