@@ -1,7 +1,12 @@
-"""The identity of what a study trains on, known before anything is built: a corpus is part of what its trials mean."""
+"""What a study's data is and whether it is there, known before anything is built.
+
+A corpus is part of what a study's trials mean, so its fingerprint is part of the study's identity.
+"""
 
 from orchestrator.errors import ServiceError
+from orchestrator.home import Home
 from orchestrator.spec import StudySpec
+from workers.code.wheel import code_file
 from workers.config import DataConfig
 from workers.data import DataError, data_fingerprint
 
@@ -17,3 +22,15 @@ def corpus_fingerprints(spec: StudySpec) -> dict[str, str]:
         return {name: data_fingerprint(DataConfig(corpus=name)) for name in names}
     except DataError as error:
         raise ServiceError(f"data: {error}") from error
+
+
+def refuse_missing_code_sets(spec: StudySpec, home: Home) -> None:
+    """Raise a `ServiceError` when a study is to be scored on code that has not been fetched."""
+    searched = spec.search.get("code_sets")
+    chosen = list(searched.ends()) if searched is not None else [spec.data.code_sets or "none"]
+    wanted = sorted({name for each in chosen for name in each.split("+")} - {"none"})
+    missing = " ".join(name for name in wanted if not code_file(home.data, name).exists())
+    if missing:
+        raise ServiceError(
+            f"code_sets has {missing}, not in {home.data / 'code'}; fetch with: plt data fetch {missing}"
+        )

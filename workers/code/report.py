@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from workers.code.executor import IsolationError
+from workers.code.harness import harness_metrics
 from workers.code.line_completion import complete_lines, lines_of
 from workers.code.output_prediction import predict_outputs, predictions_of
 from workers.code.pass_at_k import count_passed, mean_pass_at_k
@@ -56,9 +58,14 @@ def report(
     temperature: float,
     outputs: int,
     lines: int,
+    harness: Sequence[str] = (),
+    task_folder: Path | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """All metrics of one model; `outputs` and `lines` are numbers of questions, 0 leaves them out."""
+    """All metrics of one model; `outputs` and `lines` are numbers of questions, 0 leaves them out.
+
+    `harness` names tasks of lm-evaluation-harness, `task_folder` a place with further ones.
+    """
     problems = {name: load_problems(data_folder, name) for name in sets}
     tokenizer = prepare_tokenizer(data, data_folder)
     model = load_pretrained(model_folder)
@@ -75,6 +82,8 @@ def report(
         held_out = b"\n".join(document.text for document in read_corpus(data.text).split()[1])
         context = _CONTEXT_BYTES_PER_SLOT * model.config.max_position_embeddings
         metrics |= complete_lines(greedy, lines_of(held_out, context, lines))
+    if harness:
+        metrics |= harness_metrics(greedy, harness, task_folder)
     return metrics
 
 
@@ -88,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--samples", type=int, default=0)
     parser.add_argument("--k", type=int, nargs="+", default=[1])
     parser.add_argument("--temperature", type=float, default=0.8)
+    parser.add_argument("--harness", nargs="*", default=[])
+    parser.add_argument("--task-folder", type=Path)
     parser.add_argument("--outputs", type=int, default=100)
     parser.add_argument("--lines", type=int, default=100)
     given = parser.parse_args(arguments)
@@ -102,8 +113,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             temperature=given.temperature,
             outputs=given.outputs,
             lines=given.lines,
+            harness=given.harness,
+            task_folder=given.task_folder,
         )
-    except (DataError, ValueError) as error:
+    except (DataError, IsolationError, ModuleNotFoundError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
     print(json.dumps(metrics, indent=2))

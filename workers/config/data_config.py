@@ -191,7 +191,7 @@ class DataConfig:
 
     def of(self, part: Part) -> "DataConfig":
         """One part of the mixture by itself."""
-        return replace(self, corpus=part.name)
+        return replace(self, corpus=part.name, code_sets="none" if part.is_task else self.code_sets)
 
     def normalised(self) -> "DataConfig":
         """The same data with the settings of parts that it does not have at their defaults."""
