@@ -34,9 +34,9 @@ def parse_corpus(written: str) -> tuple[Part, ...]:
             f"must be stdlib, files:GLOB, a task ({', '.join(TASKS)}), or several such as '2*stdlib + phop'"
         )
     if len({part.name for part in parts}) < len(parts):
-        raise ValueError("must name every part once; give it a weight, such as 2*phop")
+        raise ValueError("must be different parts; give one a weight, such as 2*phop")
     if sum(not part.is_task for part in parts) > 1:
-        raise ValueError("must have one text at most; put several sets of files into one files:GLOB")
+        raise ValueError("must be one text at most, beside tasks; put several sets of files into one files:GLOB")
     return parts
 
 
