@@ -47,7 +47,7 @@ _HELP: Mapping[str, str] = {
     "bits_per_byte": "How many bits the model needs per byte of text it has not seen; lower is better, and it compares "
     "across tokenizers.",
     "accuracy": "Share of positions answered exactly right; higher is better.",
-    "majority": "What always giving the most frequent answer would score; an accuracy near it means nothing was learned.",
+    "majority": "What always giving the most frequent answer would score: an accuracy near it is worth nothing.",
     "ms_per_token": "Median time of one decoding step with real caches, at the benchmark's size.",
     "latency_ratio": "Decode latency over that of the same model run with one loop, measured alternately.",
     "bytes_per_sequence": "Bytes of all key and value caches that one sequence holds, counted from their tensors.",
