@@ -1,7 +1,7 @@
 # The developer's commands are CI's commands. `make demo` is all that a newcomer needs.
 PYTHON ?= python3.11
 BIN := .venv/bin
-.PHONY: setup demo test faults interop check dashboard lock clean
+.PHONY: setup demo test code-sets faults interop check dashboard lock clean
 
 setup: .venv/installed  ## make .venv and install everything, at the locked versions
 
@@ -15,6 +15,9 @@ demo: setup  ## run the quickstart study and print its front
 
 test: setup  ## run every test
 	$(BIN)/python -m pytest
+
+code-sets: setup  ## fetch HumanEval and MBPP for the tests that run their reference solutions (86 MB)
+	PLT_HOME=.code-sets $(BIN)/plt data fetch
 
 faults: setup  ## break 200 studies at random moments; PLT_FAULT_SEED repeats a session
 	PLT_FAULT_ROUNDS=$${PLT_FAULT_ROUNDS:-200} $(BIN)/python -m pytest tests/faults

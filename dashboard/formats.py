@@ -4,6 +4,7 @@ How a single number is written is `orchestrator.formats`' business, so that the 
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ _TITLES: Mapping[str, str] = {
     "val/bits_per_byte": "Held-out bits per byte",
     "val/accuracy": "Held-out accuracy",
     "val/loss": "Held-out loss",
+    "humaneval/bits_per_byte": "Bits per byte of HumanEval's solutions",
+    "mbpp/bits_per_byte": "Bits per byte of MBPP's solutions",
     "tasks/phop/accuracy": "p-hop accuracy",
     "tasks/phop/majority": "p-hop majority baseline",
     "train/loss": "Training loss",
@@ -35,10 +38,16 @@ _TITLES: Mapping[str, str] = {
     "kv/carry_bytes_per_sequence": "Carried state per sequence",
     "kv/ratio": "KV cache, relative to no loops",
 }
+_TASK = re.compile(r"tasks/(?P<task>\w+)/(?:depth(?P<depth>\d+)/|(?P<scope>\w+)/)?(?P<kind>accuracy|majority)")
+_SCOPES: Mapping[str | None, str] = {
+    "extrapolation": " beyond the trained depths",
+    "sequences": " of whole sequences",
+}
 _HELP: Mapping[str, str] = {
     "bits_per_byte": "How many bits the model needs per byte of text it has not seen; lower is better, and it compares "
     "across tokenizers.",
     "accuracy": "Share of positions answered exactly right; higher is better.",
+    "majority": "What always giving the most frequent answer would score: an accuracy near it is worth nothing.",
     "ms_per_token": "Median time of one decoding step with real caches, at the benchmark's size.",
     "latency_ratio": "Decode latency over that of the same model run with one loop, measured alternately.",
     "bytes_per_sequence": "Bytes of all key and value caches that one sequence holds, counted from their tensors.",
@@ -69,7 +78,11 @@ class Axis:
 
 def title(metric: str) -> str:
     """A metric's name for people; one we do not know keeps its own."""
-    return _TITLES.get(metric, metric)
+    found = None if metric in _TITLES else _TASK.fullmatch(metric)
+    if found is None:
+        return _TITLES.get(metric, metric)
+    where = f" at depth {found['depth']}" if found["depth"] else _SCOPES.get(found["scope"], "")
+    return f"{found['task']} {'accuracy' if found['kind'] == 'accuracy' else 'majority baseline'}{where}"
 
 
 def help_text(metric: str) -> str | None:

@@ -5,7 +5,7 @@ from orchestrator.home import Home
 from orchestrator.policy import halvings
 from orchestrator.records import TrialRecord
 from orchestrator.spec import StudySpec
-from orchestrator.spec.metrics import EVALUATED
+from orchestrator.spec.metrics import evaluated
 from workers.protocol import Direction, FailureReason, TrialRequest
 
 
@@ -38,5 +38,5 @@ def failure_reasons(trial: TrialRecord) -> list[FailureReason]:
 
 def _best_by(spec: StudySpec) -> tuple[str, Direction] | None:
     """The first objective that an evaluation measures."""
-    evaluated = (one for one in spec.objectives if one.metric in EVALUATED)
-    return next(((one.metric, one.direction) for one in evaluated), None)
+    judged = (one for one in spec.objectives if evaluated(one.metric))
+    return next(((one.metric, one.direction) for one in judged), None)

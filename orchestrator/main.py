@@ -28,6 +28,8 @@ _COMMANDS = {
     "export": "Write every trial of a study as JSON, CSV or Parquet.",
     "export-model": "Write a trial's model for transformers, vLLM, mlx-lm or llama.cpp.",
     "import-model": "Take a checkpoint that others wrote into this home.",
+    "evaluate": "Score the code that a trained model writes: HumanEval, MBPP, held-out lines.",
+    "data": "Fetch what models are scored on: `plt data fetch`.",
     "dashboard": "Open the dashboard on this machine.",
     "doctor": "Check what is installed, writable and reachable, and how fast.",
 }

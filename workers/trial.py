@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from workers.code.references import CodeReferences
 from workers.config import ModelConfig
 from workers.config.counts import flops_per_token, parameter_count
 from workers.data import DataError, Dataset, prepare
@@ -33,6 +34,7 @@ def train(
         dataset = prepare(request.data, Path(request.data_folder))
         _refuse_misfit(request.model, dataset)
         known.info["data"] = dict(dataset.info())
+        code = CodeReferences(request.data, Path(request.data_folder))
         known.metrics["model/parameters"] = parameter_count(request.model)
         run = _Run(request, known, dataset, lock, should_stop, clock, started)
         run.prepare()
@@ -42,6 +44,8 @@ def train(
             yield report
             refuse_non_finite(report.metrics, report.step)
             run.keeper.at_report(report)
+        known.metrics |= code.score(run.trainer.model, request.train.batch_size)
+        refuse_non_finite(known.metrics)
         run.keeper.finish()
 
 

@@ -20,7 +20,7 @@ def command(spec: Path, fork: str | None, backend: str, address: str | None, qui
 
     Ctrl-C stops it cleanly; running it again goes on where it stopped, finished trials untouched.
     """
-    from orchestrator.corpora import corpus_fingerprints
+    from orchestrator.corpora import corpus_fingerprints, refuse_missing_code_sets
     from orchestrator.driving import drive
     from orchestrator.fork import Fork
     from orchestrator.home import Home
@@ -29,6 +29,8 @@ def command(spec: Path, fork: str | None, backend: str, address: str | None, qui
     study_spec = load_spec(spec, files_here=address is None)
     corpora = {} if address else corpus_fingerprints(study_spec)
     home = Home.from_environment()
+    if address is None:
+        refuse_missing_code_sets(study_spec, home)
     forked = None if fork is None else Fork.of(home, study_spec, corpora, fork)
     listener = make_listener(silent=quiet or as_json)
     record = drive(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.spec.problem import Path, Problem
 from workers.config import DataConfig
+from workers.config.mixture import parse_corpus
 
 if TYPE_CHECKING:
     from orchestrator.spec.study_spec import StudySpec
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 def corpus_problems(spec: "StudySpec") -> Iterator[Problem]:
     """Corpora that cannot be read here or hold too little text."""
     for place, corpus in _corpora(spec):
-        if corpus.startswith("files:"):
-            message = _misfit(corpus, _shortest(spec))
+        text = next((part.name for part in parse_corpus(corpus) if not part.is_task), "")
+        if text.startswith("files:"):
+            message = _misfit(text, _shortest(spec))
             if message is not None:
                 yield Problem(place, message)
 

@@ -2,6 +2,7 @@
 
 import glob
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from orchestrator.spec.corpus_checks import corpus_problems
 from orchestrator.spec.document import read_document
 from orchestrator.spec.problem import spec_error
 from orchestrator.spec.study_spec import StudySpec
+from workers.config.mixture import parse_corpus, write_corpus
 
 
 def load_spec(path: Path, *, files_here: bool = True) -> StudySpec:
@@ -44,8 +46,16 @@ def _with_absolute_globs(data: Mapping[str, Any], folder: Path) -> dict[str, Any
 
 
 def _absolute(corpus: Any, folder: Path) -> Any:
-    """The corpus with its glob below `folder`; anything but a `files:GLOB` is left for the checks."""
-    if not isinstance(corpus, str) or not corpus.startswith("files:") or corpus == "files:":
-        return corpus
-    pattern = Path(corpus.removeprefix("files:")).expanduser()
+    """The corpus with its glob below `folder`; anything that cannot be read is left for the checks."""
+    try:
+        parts = parse_corpus(corpus) if isinstance(corpus, str) else ()
+    except ValueError:
+        parts = ()
+    return write_corpus(tuple(replace(part, name=_below(part.name, folder)) for part in parts)) if parts else corpus
+
+
+def _below(name: str, folder: Path) -> str:
+    if not name.startswith("files:"):
+        return name
+    pattern = Path(name.removeprefix("files:")).expanduser()
     return f"files:{pattern if pattern.is_absolute() else Path(glob.escape(str(folder))) / pattern}"

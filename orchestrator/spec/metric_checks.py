@@ -1,24 +1,39 @@
 """Whether something measures what the objectives and constraints of a study ask for, and whether it can be met."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.constraints import Constraint, parse_constraint
 from orchestrator.spec.knobs import closest
-from orchestrator.spec.metrics import ALL, DECODING, possible, produced
+from orchestrator.spec.metrics import DECODING, exists, possible, produced
 from orchestrator.spec.problem import Problem
 from orchestrator.spec.written import shown
 from workers.config import DataConfig
+from workers.config.task_shapes import TASKS
 
 if TYPE_CHECKING:
     from orchestrator.configuration import Configuration
     from orchestrator.spec.study_spec import StudySpec
 
 
+_ROOM: dict[str, Any] = {
+    "seq_len": 10**7,
+    "eval_sequences": 10**6,
+    "statements": 48,
+    "assignments": 1000,
+    "nodes": 1000,
+}
+"""Lengths with room for every depth."""
+
+
 def metric_problems(spec: "StudySpec") -> Iterator[Problem]:
     """Metrics that nothing produces, constraints that cannot be read, and bounds that no value can meet."""
-    corpora = spec.search["corpus"].ends() if "corpus" in spec.search else [spec.data.corpus or DataConfig().corpus]
-    known = produced(corpora, None if spec.benchmark is None else spec.benchmark.config())
+    data = _data(spec)
+    if not data:
+        return
+    known = produced(data, None if spec.benchmark is None else spec.benchmark.config())
     yield from _objectives(spec, known)
     constraints: list[Constraint] = []
     for index, text in enumerate(spec.constraints):
@@ -58,6 +73,18 @@ def unmet_constraints(
         yield Problem(("constraints", judged[-1][0]), f"no point meets {texts} together; move one of the bounds")
 
 
+def _data(spec: "StudySpec") -> list[DataConfig]:
+    """Every data set, as far as its metrics go, that the study may train on: depths, but no lengths, matter."""
+    knobs = ["corpus", "extrapolate", "code_sets", *(shape.depth for shape in TASKS.values())]
+    values = {name: spec.search[name].ends() for name in knobs if name in spec.search}
+    fixed = {name: value for name, value in spec.data if name in knobs and name not in values and value is not None}
+    found = []
+    for point in product(*values.values()):
+        with suppress(ValueError):  # depths that no length has room for are refused with the points
+            found.append(DataConfig(**{**_ROOM, **fixed, **dict(zip(values, point, strict=True))}))
+    return found
+
+
 def _objectives(spec: "StudySpec", known: Sequence[str]) -> Iterator[Problem]:
     seen: set[str] = set()
     for index, objective in enumerate(spec.objectives):
@@ -90,6 +117,6 @@ def _misfit(constraint: Constraint, text: str, known: Sequence[str], others: Ite
 def _unknown_metric(metric: str, known: Sequence[str]) -> str:
     if metric in DECODING:
         return f"nothing measures {metric!r}: the study has no benchmark; add a benchmark section ({{}} will do)"
-    if metric in ALL:
+    if exists(metric):
         return f"nothing produces {metric!r} with this data; choose from {', '.join(known)}"
     return f"nothing produces a metric {shown(metric)}; known are {', '.join(known)}{closest(metric, known)}"

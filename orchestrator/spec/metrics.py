@@ -2,14 +2,16 @@
 constraints may ask for."""
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 
-from workers.config import BenchmarkConfig
+from workers.config import BenchmarkConfig, DataConfig
+from workers.config.held_out import CODE, TEXT, final_metrics, held_out_metrics
+from workers.config.task_shapes import TASKS
 
-TEXT = ("val/bits_per_byte", "val/accuracy", "val/loss")
-"""Held-out text."""
-PHOP = ("tasks/phop/accuracy", "tasks/phop/majority", "val/loss")
-"""Held-out sequences of p-hop induction."""
+_TASK = re.compile(
+    rf"tasks/(?:{'|'.join(TASKS)})/(?:(?:extrapolation/|depth\d+/)?(?:accuracy|majority)|sequences/accuracy)"
+)
 TRAINING = ("model/parameters", "train/flops", "train/tokens", "train/seconds", "train/loss")
 """Every trial."""
 DECODING = (
@@ -25,18 +27,25 @@ DECODING = (
 )
 """The decode benchmark, for its first batch size; for the others with `bN/` before the name."""
 
-ALL = frozenset((*TEXT, *PHOP, *TRAINING, *DECODING))
-EVALUATED = frozenset((*TEXT, *PHOP))
-"""Known at every evaluation, so that a pruner can judge them."""
-
 _SHARES = ("accuracy", "majority")
 _MAYBE_ZERO = ("loss", "bits_per_byte", "roofline_fraction", "carry_bytes_per_sequence")
 _ABOVE_ZERO = math.ulp(0.0)
 
 
-def produced(corpora: Iterable[str], grid: BenchmarkConfig | None) -> list[str]:
-    """The metrics that every point of a study has, whichever of its corpora it is trained on."""
-    held_out = [PHOP if corpus == "phop" else TEXT for corpus in corpora]
+def exists(metric: str) -> bool:
+    """Whether some study produces it, at the first batch size."""
+    code = (name for names in CODE.values() for name in names)
+    return evaluated(metric) or metric in (*TRAINING, *DECODING, *code)
+
+
+def evaluated(metric: str) -> bool:
+    """Whether it is known at every evaluation, so that a pruner can judge by it."""
+    return metric in (*TEXT, "val/loss") or _TASK.fullmatch(metric) is not None
+
+
+def produced(data: Sequence[DataConfig], grid: BenchmarkConfig | None) -> list[str]:
+    """The metrics that every point of a study has, whichever of its data it is trained on."""
+    held_out = [(*held_out_metrics(each), *final_metrics(each)) for each in data]
     common = [metric for metric in held_out[0] if all(metric in other for other in held_out)]
     if grid is None:
         return [*common, *TRAINING]

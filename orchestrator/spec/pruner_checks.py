@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.spec.metrics import EVALUATED
+from orchestrator.spec.metrics import evaluated
 from orchestrator.spec.problem import Problem
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def pruner_problems(spec: "StudySpec", configurations: Sequence["Configuration"]
     if spec.pruner.name == "none":
         return
     metrics = [objective.metric for objective in spec.objectives]
-    if not EVALUATED.intersection(metrics) and "train/loss" not in metrics:
+    if not any(map(evaluated, metrics)) and "train/loss" not in metrics:
         yield Problem(
             ("pruner", "name"),
             f"pruner.name is {spec.pruner.name!r}, but no objective is known during training ({', '.join(metrics)}); "

@@ -22,7 +22,11 @@ from pydantic import (
 from orchestrator.spec.limits import Count, Depth, Hours, Seconds, Seed, Tokens, Whole, Width
 from orchestrator.spec.written import EntryError, shown
 from workers.config import BenchmarkConfig
+from workers.config.data_config import CodeSets
+from workers.config.depths import parse_depths, write_depths
+from workers.config.mixture import parse_corpus, write_corpus
 from workers.config.model_config import GateInput, GatePolarity, KvMode, LocalBranch
+from workers.config.task_shapes import group_order
 from workers.config.train_config import Compile, Precision
 from workers.config.variants import VARIANTS
 
@@ -87,22 +91,47 @@ class ModelSection(Section):
 
 
 def _known_corpus(name: str) -> str:
-    if name not in ("stdlib", "phop") and not (name.startswith("files:") and name != "files:"):
-        raise ValueError("must be stdlib, files:GLOB or the task phop")
+    return write_corpus(parse_corpus(name))
+
+
+def _known_group(name: str) -> str:
+    group_order(name)
     return name
 
 
+def _known_depths(written: object) -> object:
+    return write_depths(parse_depths(written))  # type: ignore[arg-type]  # whatever it is, it is refused in these words
+
+
+DepthsKnob = Annotated[int | str, BeforeValidator(_known_depths)]
+"""One depth of a task, or a range or list of them as text."""
+
+
 class DataSection(Section):
-    """The corpus or the generated task; the glob of `files:GLOB` is relative to the study file."""
+    """Corpora and generated tasks; the glob of `files:GLOB` is relative to the study file."""
 
     corpus: Annotated[str, AfterValidator(_known_corpus)] | None = None
     vocab: Vocab | None = None
     seq_len: Whole | None = None
     eval_sequences: Whole | None = None
-    hops: Whole | None = None
+    hops: DepthsKnob | None = None
     alphabet: Whole | None = None
     labels: Literal["dense", "last"] | None = None
     answer_delay: Whole | None = None
+    extrapolate: Whole | None = None
+    operands: DepthsKnob | None = None
+    digits: Whole | None = None
+    operations: DepthsKnob | None = None
+    statements: Whole | None = None
+    copies: DepthsKnob | None = None
+    assignments: Whole | None = None
+    products: DepthsKnob | None = None
+    group: Annotated[str, AfterValidator(_known_group)] | None = None
+    operators: DepthsKnob | None = None
+    successors: DepthsKnob | None = None
+    nodes: Whole | None = None
+    name_tokens: Whole | None = None
+    code_sets: CodeSets | None = None
 
 
 class TrainSection(Section):

@@ -17,6 +17,10 @@ from dashboard import formats
         ("kv/bytes_per_sequence", [], "KV cache per sequence (B)", 1.0),
         ("val/bits_per_byte", [2.0], "Held-out bits per byte", 1.0),
         ("tasks/p-hop/accuracy", [0.5], "tasks/p-hop/accuracy", 1.0),
+        ("tasks/phop/accuracy", [0.5], "p-hop accuracy", 1.0),
+        ("tasks/addition/depth16/accuracy", [0.5], "addition accuracy at depth 16", 1.0),
+        ("tasks/mano/extrapolation/majority", [0.5], "mano majority baseline beyond the trained depths", 1.0),
+        ("tasks/tracking/sequences/accuracy", [0.5], "tracking accuracy of whole sequences", 1.0),
     ],
 )
 def test_axes_have_titles_with_units_that_fit(metric: str, values: list[float], title: str, scale: float) -> None:

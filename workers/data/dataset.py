@@ -40,6 +40,30 @@ class EvaluationSet:
     """Bytes of text that the labels stand for; None for a task."""
     task: str | None = None
     """Name of the generated task; None for text."""
+    answers: NDArray[np.int64] | None = None
+    """Task: which answer of its sequence a label belongs to, -1 where it is not scored (E, S). None: every label of the
+    second half of the slots is an answer of its own."""
+    depths: NDArray[np.int64] | None = None
+    """Task: depth of every label's answer (E, S); None where there is only one."""
+    deepest_trained: int | None = None
+    """Task: the largest depth that is trained on; None when nothing deeper is scored."""
+    whole_sequences: bool = False
+    """Task: whether the share of sequences without any wrong answer is a metric too."""
+    parts: "tuple[EvaluationSet, ...]" = ()
+    """The members of a mixture, each scored by itself; `inputs` and `targets` are theirs, one after the other."""
+
+
+class Source(Protocol):
+    """Training sequences by number: what a mixture is made of."""
+
+    def sequences(self, numbers: NDArray[np.int64], *, seed: int) -> Batch:
+        """The training sequences of these ascending numbers, counted from 0 (n, S)."""
+
+    def evaluation_set(self) -> EvaluationSet:
+        """Held-out sequences."""
+
+    def info(self) -> Mapping[str, Any]:
+        """Plain facts for the record."""
 
 
 class Dataset(Protocol):

@@ -42,9 +42,13 @@ class TextDataset:
 
     def train_batch(self, step: int, *, seed: int, batch_size: int, rank: int = 0, world: int = 1) -> Batch:
         """This rank's share (B / world, S) of the global batch of `step`."""
-        window = step * batch_size + np.arange(batch_size)[rank_slice(batch_size, rank, world)]
-        epoch, place = np.divmod(window, self._windows)
-        starts = np.empty_like(window)
+        numbers = step * batch_size + np.arange(batch_size)[rank_slice(batch_size, rank, world)]
+        return self.sequences(numbers, seed=seed)
+
+    def sequences(self, numbers: NDArray[np.int64], *, seed: int) -> Batch:
+        """The training windows of these numbers, counted from 0 in the order of their visit (n, S)."""
+        epoch, place = np.divmod(numbers, self._windows)
+        starts = np.empty_like(numbers)
         for each in np.unique(epoch):
             chosen = epoch == each
             starts[chosen] = self._epoch_starts(seed, int(each))[place[chosen]]

@@ -63,6 +63,15 @@ def make_tokenizer(data: DataConfig, training_texts: Iterable[bytes]) -> Tokeniz
     return BpeTokenizer.train(data.bpe_size, training_texts)
 
 
+def read_tokenizer(text: str, vocab_size: int) -> Tokenizer:
+    """The tokenizer that `to_json` wrote."""
+    if json.loads(text).get("kind") == "bytes":
+        return ByteTokenizer()
+    from workers.data.bpe_tokenizer import BpeTokenizer
+
+    return BpeTokenizer.from_json(text, vocab_size)
+
+
 def tokenizer_hash(tokenizer: Tokenizer) -> str:
     """SHA-256 of the tokenizer's text, in hex."""
     return hashlib.sha256(tokenizer.to_json().encode()).hexdigest()

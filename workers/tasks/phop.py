@@ -10,26 +10,17 @@ answer to a query at slot i is the symbol where p hops from i end.
   and every gap is filled with symbols other than the one being searched through it.
 
 With `answer_delay` D > 0, D filler tokens (id = alphabet) stand between a query and its answer: after the last symbol,
-or, when labels are dense, after every symbol.
+or, when labels are dense, after every symbol. With several values of p, a sequence begins with as many slots as the
+largest p, and the last p of them hold the count token (id = alphabet + 1).
 """
-
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.config import DataConfig
-from workers.data.dataset import (
-    EVALUATION_STREAM,
-    IGNORED,
-    TRAIN_STREAM,
-    Batch,
-    EvaluationSet,
-    random_stream,
-    rank_slice,
-)
-from workers.data.errors import DataError
+from workers.config.task_shapes import TASKS
+from workers.data.dataset import IGNORED
+from workers.tasks.task import NOTHING, Examples, Tokens
 
 GENERATOR = "phop/1"
 """Changes whenever the same settings and seed would give other sequences."""
@@ -38,18 +29,27 @@ Symbols = NDArray[np.int64]
 
 
 def hop_targets(symbols: Symbols, hops: int, alphabet: int) -> Symbols:
-    """The p-hop answer of every slot (B, n), `IGNORED` where a hop finds no earlier equal symbol."""
-    slots = np.arange(symbols.shape[1])
-    following = np.full_like(symbols, -1)
-    for symbol in range(alphabet):
-        here = symbols == symbol
-        last = np.maximum.accumulate(np.where(here, slots, -2), axis=1)
-        earlier = np.concatenate([np.full_like(last[:, :1], -2), last[:, :-1]], axis=1)
-        np.copyto(following, np.where(earlier >= 0, earlier + 1, -1), where=here)
-    place = np.broadcast_to(slots, symbols.shape)
+    """The p-hop answer of every slot (B, n), `IGNORED` where a hop finds no earlier equal symbol.
+
+    A stable sort by symbol puts every slot right after the last earlier one with the same symbol. Slots of all rows are
+    numbered through, each row ended by a place that stands for nowhere and leads to itself.
+    """
+    count, length = symbols.shape
+    narrow = symbols.astype(np.min_scalar_type(alphabet - 1))  # radix sort, for small types
+    order = np.argsort(narrow, axis=1, kind="stable")
+    ranked = np.take_along_axis(narrow, order, axis=1)
+    first = np.arange(count)[:, None] * (length + 1)
+    nowhere = first + length
+    order += first
+    following = np.repeat(nowhere, length + 1)
+    following[order[:, 1:]] = np.where(ranked[:, 1:] == ranked[:, :-1], order[:, :-1] + 1, nowhere)
+    place = first + np.arange(length)
     for _ in range(hops):
-        place = np.where(place >= 0, np.take_along_axis(following, np.maximum(place, 0), axis=1), -1)
-    return np.where(place >= 0, np.take_along_axis(symbols, np.maximum(place, 0), axis=1), IGNORED)
+        place = following[place]
+    ends = np.full((count, length + 1), IGNORED, dtype=np.int64)
+    ends[:, :-1] = symbols
+    targets: Symbols = ends.ravel()[place]
+    return targets
 
 
 def guaranteed_chain(random: np.random.Generator, count: int, length: int, hops: int, alphabet: int) -> Symbols:
@@ -79,47 +79,47 @@ def _fill(random: np.random.Generator, chain: Symbols, searches_done: Symbols, a
     return np.where(searches_done == hops, random.integers(alphabet, size=sought.shape), others)
 
 
-class PhopDataset:
-    """Sequences of S slots made from (seed, step); about a microsecond per slot."""
+class Phop:
+    """The task with its settings; where p differs between sequences, each begins with p, written in count tokens."""
+
+    name = "phop"
+    generator = GENERATOR
+    split_by_hash = False
 
     def __init__(self, data: DataConfig) -> None:
-        self.vocab_size = data.vocab_size
-        self.seq_len = data.seq_len
+        self.vocab_size = TASKS[self.name].vocab_size(data)
         self._data = data
-        self._symbols = data.task_symbols
+        self._prefix = data.scored_depths(self.name)[-1] if data.counts_hops else 0
 
-    def train_batch(self, step: int, *, seed: int, batch_size: int, rank: int = 0, world: int = 1) -> Batch:
-        """This rank's share (B / world, S) of the global batch of `step`."""
-        share = rank_slice(batch_size, rank, world)
-        inputs, targets = self._generate(random_stream(seed, TRAIN_STREAM, step), batch_size)
-        return Batch(inputs[share], targets[share])
-
-    def evaluation_set(self) -> EvaluationSet:
-        """Sequences (E, S) from a stream that no training seed reaches; the same for every seed."""
-        batch = self._generate(random_stream(0, EVALUATION_STREAM, 0), self._data.eval_sequences)
-        if (batch.targets[:, self.seq_len // 2 :] == IGNORED).all():
-            raise DataError(
-                f"hops is {self._data.hops} and no slot of {self._data.eval_sequences} sequences has an answer; "
-                "use fewer hops, a longer seq_len or labels: last"
-            )
-        return EvaluationSet(batch.inputs, batch.targets, task="phop")
-
-    def info(self) -> Mapping[str, Any]:
-        """The generator and its settings."""
-        settings = ("hops", "alphabet", "labels", "answer_delay", "eval_sequences")
-        return {"corpus": "phop", "generator": GENERATOR} | {name: getattr(self._data, name) for name in settings}
-
-    def _generate(self, random: np.random.Generator, count: int) -> Batch:
-        data, length = self._data, self._symbols
+    def examples(self, random: np.random.Generator, depths: Tokens) -> Examples:
+        """One sequence for each number of hops (B,)."""
+        data, count = self._data, len(depths)
         inputs = np.full((count, data.seq_len), data.alphabet, dtype=np.int64)
         targets = np.full((count, data.seq_len), IGNORED, dtype=np.int64)
+        if self._prefix:
+            places = np.arange(self._prefix)
+            inputs[:, : self._prefix][places >= self._prefix - depths[:, None]] = data.alphabet + 1
+        for hops in np.unique(depths).tolist():
+            rows = depths == hops
+            own_inputs, own_targets = self._symbols(random, int(rows.sum()), hops)
+            inputs[rows, self._prefix :] = own_inputs
+            targets[rows, self._prefix :] = own_targets
+        answers = np.where(targets == IGNORED, NOTHING, np.arange(data.seq_len))
+        answers[:, : data.seq_len // 2] = NOTHING
+        return Examples(inputs, targets, answers, np.repeat(depths[:, None], data.seq_len, axis=1))
+
+    def _symbols(self, random: np.random.Generator, count: int, hops: int) -> tuple[Symbols, Symbols]:
+        """Inputs and targets after the count of hops."""
+        data, length, room = self._data, self._data.task_symbols, self._data.seq_len - self._prefix
+        inputs = np.full((count, room), data.alphabet, dtype=np.int64)
+        targets = np.full((count, room), IGNORED, dtype=np.int64)
         if data.labels == "dense":
             symbols = random.integers(data.alphabet, size=(count, length))
             stride = data.answer_delay + 1
             inputs[:, : length * stride : stride] = symbols
-            targets[:, stride - 1 : length * stride : stride] = hop_targets(symbols, data.hops, data.alphabet)
+            targets[:, stride - 1 : length * stride : stride] = hop_targets(symbols, hops, data.alphabet)
         else:
-            symbols = guaranteed_chain(random, count, length, data.hops, data.alphabet)
+            symbols = guaranteed_chain(random, count, length, hops, data.alphabet)
             inputs[:, :length] = symbols
-            targets[:, -1] = hop_targets(symbols, data.hops, data.alphabet)[:, -1]
-        return Batch(inputs, targets)
+            targets[:, -1] = hop_targets(symbols, hops, data.alphabet)[:, -1]
+        return inputs, targets

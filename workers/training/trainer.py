@@ -13,6 +13,7 @@ the number of steps alone. On a CPU a resumed run gives the numbers of the unbro
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import torch
 from safetensors import SafetensorError
 
 from workers.config import TrainConfig
-from workers.data import Batch, Dataset
+from workers.data import Dataset
+from workers.data.background import Background
 from workers.evaluation.accuracy import evaluate
 from workers.models import CheckpointError, LoopedTransformer
 from workers.protocol import MetricReport
@@ -90,13 +92,15 @@ class Trainer:
         Raises `DivergenceError` at the first report whose loss is NaN or infinite.
         """
         reports = sorted(self._evaluations | evenly_spaced(self.steps, REPORTS))
-        for step in (each for each in reports if each > self.steps_done):
-            self._train_until(step)
-            metrics = self._metrics_since_report()
-            if step in self._evaluations:
-                metrics |= evaluate(self.model, self._evaluation_set, self._stepper.micro_batch_size)
-            seconds = self._clock() - self._started
-            yield MetricReport(step=step, tokens=self.tokens_done, metrics=metrics, seconds=seconds)
+        make = partial(self._dataset.train_batch, seed=self._seed, batch_size=self._config.batch_size)
+        with Background(make, self.steps) as batches:
+            for step in (each for each in reports if each > self.steps_done):
+                self._train_until(step, batches)
+                metrics = self._metrics_since_report()
+                if step in self._evaluations:
+                    metrics |= evaluate(self.model, self._evaluation_set, self._stepper.micro_batch_size)
+                seconds = self._clock() - self._started
+                yield MetricReport(step=step, tokens=self.tokens_done, metrics=metrics, seconds=seconds)
 
     def save(self, folder: Path, notes: Mapping[str, Any] | None = None) -> None:
         """Write a checkpoint, whole or not at all, with `notes` (plain data) for whoever restores it."""
@@ -138,13 +142,13 @@ class Trainer:
         self.training_seconds, self._seconds_since_report = seconds
         return notes
 
-    def _train_until(self, step: int) -> None:
+    def _train_until(self, step: int, batches: Background) -> None:
         """Train up to a step."""
         while self.steps_done < step:
             self._before_step()
             started = self._clock()
             lr = learning_rate(self.steps_done, self.steps, self._config)
-            self._loss_since_report += self._stepper.step(self._batch(), lr)
+            self._loss_since_report += self._stepper.step(batches.take(self.steps_done), lr)
             self.steps_done += 1
             if self.steps_done == step:
                 self._loss_since_report.item()  # waits for the device, so that its time counts
@@ -171,9 +175,6 @@ class Trainer:
         """The first step by which so many tokens have been seen, for each count within the run."""
         steps = {-(-count // self._tokens_per_step) for count in tokens}
         return {step for step in steps if 1 <= step <= self.steps}
-
-    def _batch(self) -> Batch:
-        return self._dataset.train_batch(self.steps_done, seed=self._seed, batch_size=self._config.batch_size)
 
     def _identity(self) -> dict[str, Any]:
         """What a run is: a checkpoint of another one is not resumed."""

@@ -57,7 +57,11 @@ WRONG = [
     ),
     (2, "model: 7", "model is 7; it must be keys and values"),
     (3, "data: {seq_len: 1}", "seq_len is 1; it must be 2 or more slots"),
-    (3, "data: {corpus: wikipedia}", "data.corpus is 'wikipedia'; it must be stdlib, files:GLOB or the task phop"),
+    (
+        3,
+        "data: {corpus: wikipedia}",
+        "data.corpus is 'wikipedia'; it must be stdlib, files:GLOB, a task (phop, addition, igsm, variables",
+    ),
     (4, "train: {tokens: 1Q}", "train.tokens is '1Q'; it must be a number of tokens, such as 200k, 4M or 1B"),
     (4, "train: {lr: '1e-3'}", "train.lr is '1e-3'; it must be a number"),
     (4, "train: {lr: .inf}", "train.lr is .inf; a study file holds finite numbers only"),

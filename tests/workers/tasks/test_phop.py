@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from workers.config import DataConfig
 from workers.data import IGNORED, DataError
-from workers.tasks.phop import PhopDataset, guaranteed_chain, hop_targets
+from workers.tasks.phop import Phop, guaranteed_chain, hop_targets
+from workers.tasks.task_dataset import TaskDataset
 
 
 def solve(symbols: list[int], query: int, hops: int) -> int:
@@ -25,6 +26,10 @@ def solve(symbols: list[int], query: int, hops: int) -> int:
 
 def config(**changes: object) -> DataConfig:
     return DataConfig(**{"corpus": "phop", "seq_len": 48, "eval_sequences": 50, **changes})  # type: ignore[arg-type]
+
+
+def phop(data: DataConfig) -> TaskDataset:
+    return TaskDataset(Phop(data), data)
 
 
 @given(
@@ -72,7 +77,7 @@ def test_answers_and_distances_of_guaranteed_chains_are_spread_out() -> None:
 @pytest.mark.parametrize("labels", ["dense", "last"])
 def test_fillers_stand_between_query_and_answer(labels: str, delay: int) -> None:
     data = config(labels=labels, answer_delay=delay)
-    inputs, targets = PhopDataset(data).train_batch(0, seed=0, batch_size=16)
+    inputs, targets = phop(data).train_batch(0, seed=0, batch_size=16)
     count = 48 // (delay + 1) if labels == "dense" else 48 - delay
     query_slots = [index * (delay + 1) for index in range(count)] if labels == "dense" else list(range(count))
     for row, labelled in zip(inputs.tolist(), targets.tolist(), strict=True):
@@ -85,15 +90,15 @@ def test_fillers_stand_between_query_and_answer(labels: str, delay: int) -> None
 
 
 def test_batches_depend_on_seed_and_step_alone() -> None:
-    batch = PhopDataset(config()).train_batch(5, seed=1, batch_size=8)
-    assert np.array_equal(batch.inputs, PhopDataset(config()).train_batch(5, seed=1, batch_size=8).inputs)
-    assert not np.array_equal(batch.inputs, PhopDataset(config()).train_batch(5, seed=2, batch_size=8).inputs)
-    assert not np.array_equal(batch.inputs, PhopDataset(config()).train_batch(6, seed=1, batch_size=8).inputs)
+    batch = phop(config()).train_batch(5, seed=1, batch_size=8)
+    assert np.array_equal(batch.inputs, phop(config()).train_batch(5, seed=1, batch_size=8).inputs)
+    assert not np.array_equal(batch.inputs, phop(config()).train_batch(5, seed=2, batch_size=8).inputs)
+    assert not np.array_equal(batch.inputs, phop(config()).train_batch(6, seed=1, batch_size=8).inputs)
 
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_the_global_batch_is_the_same_for_every_world_size(world: int) -> None:
-    dataset = PhopDataset(config())
+    dataset = phop(config())
     shares = [dataset.train_batch(5, seed=1, batch_size=8, rank=rank, world=world) for rank in range(world)]
     whole = dataset.train_batch(5, seed=1, batch_size=8)
     assert np.array_equal(np.concatenate([share.inputs for share in shares]), whole.inputs)
@@ -101,7 +106,7 @@ def test_the_global_batch_is_the_same_for_every_world_size(world: int) -> None:
 
 
 def test_no_evaluation_sequence_is_trained_on() -> None:
-    dataset = PhopDataset(config())
+    dataset = phop(config())
     held_out = {tuple(row) for row in dataset.evaluation_set().inputs.tolist()}
     trained = {
         tuple(row)
@@ -116,11 +121,11 @@ def test_no_evaluation_sequence_is_trained_on() -> None:
 
 @pytest.mark.parametrize(("labels", "delay", "most"), [("last", 0, 23), ("last", 3, 22), ("dense", 1, 11)])
 def test_hops_that_do_not_fit_are_refused_with_the_most_that_do(labels: str, delay: int, most: int) -> None:
-    PhopDataset(config(labels=labels, answer_delay=delay, hops=most))
+    phop(config(labels=labels, answer_delay=delay, hops=most))
     with pytest.raises(ValueError, match=f"hops is {most + 1}; it must be at most {most} in"):
         config(labels=labels, answer_delay=delay, hops=most + 1)
 
 
 def test_an_evaluation_without_answers_is_refused() -> None:
     with pytest.raises(DataError, match="no slot of 1 sequences has an answer"):
-        PhopDataset(config(seq_len=9, hops=4, alphabet=50, eval_sequences=1)).evaluation_set()
+        phop(config(seq_len=9, hops=4, alphabet=50, eval_sequences=1)).evaluation_set()
