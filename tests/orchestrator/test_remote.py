@@ -40,6 +40,15 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def listens(port: int) -> bool:
+    """Whether somebody does on this machine."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A head whose dashboard listens, and the home on its storage."""
@@ -93,8 +102,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             stderr=log,
         )
     try:
-        until = time.monotonic() + 90
-        while b"Ray runtime started" not in (folder / "head.log").read_bytes() and time.monotonic() < until:
+        until = time.monotonic() + 180
+        while not listens(dashboard) and time.monotonic() < until:
             time.sleep(0.2)
         yield Cluster(f"http://127.0.0.1:{dashboard}", tmp_path_factory.mktemp("cluster") / "home", environment)
     finally:
