@@ -19,6 +19,7 @@ from orchestrator.spec.sections import (
     BenchmarkSection,
     BudgetSection,
     DataSection,
+    DiagnosticsSection,
     ModelSection,
     PrunerSection,
     ResourcesSection,
@@ -60,6 +61,7 @@ class StudySpec(Section):
     budget: BudgetSection
     resources: ResourcesSection = ResourcesSection()
     benchmark: BenchmarkSection | None = None
+    diagnostics: DiagnosticsSection = DiagnosticsSection()
     retry: RetrySection = RetrySection()
 
     @field_validator("name")

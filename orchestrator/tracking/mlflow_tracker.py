@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from orchestrator.errors import ServiceError
 from orchestrator.home import Home
+from orchestrator.loop_table import read_text
 from orchestrator.records import StudyRecord, TrialRecord
 from orchestrator.tracking import updates
 from orchestrator.tracking.entry import Reported
@@ -52,7 +53,7 @@ class MlflowTracker:
         self._said = 0
         """When something was last said, in milliseconds since the epoch."""
         self._running: dict[int, TrialRecord] = {}
-        self._projection = MlflowProjection(self._open_store)
+        self._projection = MlflowProjection(self._open_store, self._loop_table)
         self._opened: Flusher | None = None
 
     def start_study(self, study: StudyRecord) -> None:
@@ -76,9 +77,9 @@ class MlflowTracker:
         self._flusher.say(Reported(number=number, time=self._now(), report=report))
 
     def finish_trial(self, trial: TrialRecord) -> None:
-        """Write final metrics and tags, the traceback of a failure as an artifact, and end the run."""
+        """Write final metrics and tags, loop diagnostics and a traceback as artifacts, and end the run."""
         self._running.pop(trial.number, None)
-        self._flusher.say(updates.trial_ended(trial, self._now()))
+        self._flusher.say(updates.trial_ended(trial, self._now(), self._loop_table(trial.number)))
 
     def finish_study(self, study: StudyRecord) -> None:
         """Write the counts, end what still runs as KILLED, and end the parent run."""
@@ -148,6 +149,9 @@ class MlflowTracker:
         except OSError as error:
             raise ServiceError(f"{path} cannot be written ({error.strerror}); make room or set PLT_HOME") from error
         return Flusher(spool, self._projection.deliver, _verdict, reason, patience=self._patience)
+
+    def _loop_table(self, number: int) -> str | None:
+        return read_text(self._home.loop_table(self.study_name, number))
 
     def _open_store(self) -> MlflowRuns:
         store = MlflowRuns(self._home, self.study_name, create=True)
