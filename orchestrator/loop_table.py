@@ -27,9 +27,13 @@ def from_csv(text: str) -> list[LoopValue]:
     if tuple(header) != LoopValue._fields:
         raise ValueError(f"no table of loop diagnostics: its columns are {header}")
     return [
-        LoopValue(name, int(loop), *(int(cell) if cell else None for cell in (layer, head, item)), float(value))
+        LoopValue(name, int(loop), _number(layer), _number(head), _number(item), float(value))
         for name, loop, layer, head, item, value in rows
     ]
+
+
+def _number(cell: str) -> int | None:
+    return int(cell) if cell else None
 
 
 def read_text(path: Path) -> str | None:

@@ -23,6 +23,7 @@ _COMMANDS = {
     "watch": "Watch a study that another process drives, live.",
     "logs": "Print what an attempt of a trial printed.",
     "compare": "Compare trials: what differs, and what came of it.",
+    "recommend": "Say which loop count, window and gate to take, and how sure that is.",
     "export": "Write every trial of a study as JSON, CSV or Parquet.",
     "dashboard": "Open the dashboard on this machine.",
     "doctor": "Check what is installed, writable and reachable, and how fast.",

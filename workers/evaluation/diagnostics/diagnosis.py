@@ -42,7 +42,7 @@ from workers.protocol import LoopValue
 PROBE_SEED = 0
 """Draws the probe set."""
 TIE = 1e-6
-"""Changes of prediction that differ by at most so many nats are equal: the first slots of shifted loops do not change."""
+"""Changes of prediction that differ by at most so many nats are equal: first slots of shifted loops do not change."""
 
 
 @dataclass(frozen=True, kw_only=True)

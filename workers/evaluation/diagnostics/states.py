@@ -52,11 +52,12 @@ def effective_rank(rows: Tensor) -> Tensor:
         wide = wide.transpose(-1, -2)
     singular: Tensor = torch.linalg.eigvalsh(wide @ wide.transpose(-1, -2)).clamp_min(0).sqrt()
     shares = singular / singular.sum(-1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
-    return torch.special.entr(shares).sum(-1).exp()
+    rank: Tensor = torch.special.entr(shares).sum(-1).exp()
+    return rank
 
 
 def rms_normalised(states: Tensor, eps: float) -> Tensor:
     """States over their root mean square, without any weight; float64."""
     wide = states.double()
-    root: Tensor = (wide.square().mean(-1, keepdim=True) + eps).sqrt()
-    return wide / root
+    normalised: Tensor = wide / (wide.square().mean(-1, keepdim=True) + eps).sqrt()
+    return normalised
