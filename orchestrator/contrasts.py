@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 Matrix = NDArray[np.float64]
 _NOT_COMPARABLE = 1e-9
@@ -133,10 +133,3 @@ def fewest_seeds(settled: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if settled(middle) else (middle, high)
     return high
-
-
-def level_of(freedom: int, critical: float, comparisons: int) -> float:
-    """The level at which intervals of that half-width hold together; 0 where they claim nothing."""
-    if freedom == 0:
-        return 0.0
-    return max(0.0, 1 - 2 * max(1, comparisons) * float(stdtr(freedom, -critical)))

@@ -24,6 +24,7 @@ _COMMANDS = {
     "logs": "Print what an attempt of a trial printed.",
     "compare": "Compare trials: what differs, and what came of it.",
     "recommend": "Say which loop count, window and gate to take, and how sure that is.",
+    "report": "Write the recommendation with evidence and plots as one HTML file.",
     "export": "Write every trial of a study as JSON, CSV or Parquet.",
     "dashboard": "Open the dashboard on this machine.",
     "doctor": "Check what is installed, writable and reachable, and how fast.",

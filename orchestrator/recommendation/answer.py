@@ -21,7 +21,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Bounds:
-    """A gain, in the objective's unit and positive where better, with bounds that hold for all steps together."""
+    """A gain, in the objective's unit and positive where better, with bounds as wide as the answer needs to be certain
+    (`orchestrator.recommendation.rule`)."""
 
     estimate: float
     low: float
@@ -37,6 +38,11 @@ class Costs:
     latency_ratio: float | None
     kv_bytes: float | None
     train_flops: float | None
+
+    @property
+    def latency(self) -> float | None:
+        """By which loop counts compare: the ratio to no loops, which survives a noisy machine, else milliseconds."""
+        return self.ms_per_token if self.latency_ratio is None else self.latency_ratio
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +68,7 @@ class Recommendation:
     worth: float
     """The least gain that makes one more loop worthwhile, in the objective's unit."""
     level: float
-    """At which intervals hold together, for instance 0.95."""
+    """At which an answer counts as certain: of 100 studies with a certain answer at 0.95, at most 5 are wrong."""
     where: tuple[str, ...]
     """Constraints beside the study's own."""
     loops: int | None = None

@@ -103,6 +103,6 @@ def cheapest(able: Sequence[ConfigurationRecord]) -> ConfigurationRecord:
 
     Latencies within 5 % of the lowest count as equal.
     """
-    latencies = [costs_of(one).ms_per_token or 0.0 for one in able]
-    fast = [one for one, ms in zip(able, latencies, strict=True) if ms <= _SAME_LATENCY * min(latencies)]
+    latencies = [costs_of(one).latency or 0.0 for one in able]
+    fast = [one for one, each in zip(able, latencies, strict=True) if each <= _SAME_LATENCY * min(latencies)]
     return min(fast, key=lambda one: costs_of(one).kv_bytes or 0.0)

@@ -72,5 +72,5 @@ def _of_last_loop(before: LoopRow, last: LoopRow) -> Iterator[str]:
         yield f"loss by the logit lens {last.lens_loss - before.lens_loss:+.3f} nats"
     if last.update_cosine is not None and last.update_cosine < _OSCILLATES:
         yield f"undoes part of loop {before.loop} (cosine {last.update_cosine:.2f})"
-    if last.peak_share is not None:
+    if last.peak_share is not None and last.loop > 2:
         yield f"{100 * last.peak_share:.0f} % of tokens change most here"

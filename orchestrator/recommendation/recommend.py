@@ -63,11 +63,11 @@ def _among(found: Candidates, objective: Objective, empty: Recommendation, worth
     loops = [loops_of(one) for one in able]
     least = _default_worth(objective.metric, able, loops) if worth is None else worth
     gains = LoopGains.of(loops, contrasts, sign, least)
-    answer, critical = gains.answer(), gains.critical(empty.level)
+    answer, alpha = gains.answer(), 1 - empty.level
     best = {count: _pick(gains, able, count, least) for count in gains.counts}
-    as_good = [able[index] for index in gains.not_worse(answer, critical, least)]
-    sure = gains.certain(answer, critical) and len(gains.counts) > 1
-    unsettled = [] if sure else gains.unsettled(answer, empty.level)
+    as_good = [able[index] for index in gains.not_worse(answer, alpha, least)]
+    sure = gains.certain(answer, alpha) and len(gains.counts) > 1
+    unsettled = [] if sure else gains.unsettled(answer, alpha)
     known = contrasts.design.freedom > 0
     return replace(
         empty,
@@ -77,13 +77,11 @@ def _among(found: Candidates, objective: Objective, empty: Recommendation, worth
         as_good=tuple(one for one in as_good if one is not best[answer]),
         sure=sure,
         confidence=gains.confidence(answer) if len(gains.counts) > 1 else 0.0,
-        further_seeds=gains.further_seeds(contrasts.design, answer, empty.level, unsettled)
-        if unsettled and known
-        else None,
+        further_seeds=gains.further_seeds(contrasts.design, answer, alpha, unsettled) if unsettled and known else None,
         unsettled=tuple(able[index] for index in unsettled),
         best=best,
         costs={count: costs_of(one) for count, one in best.items()},
-        steps=tuple(_steps(gains, critical)),
+        steps=tuple(_steps(gains, alpha)),
         noise=contrasts.deviation if known else None,
         paired=contrasts.design.paired,
         caveats=(*empty.caveats, *_about_the_answer(gains, found, known)),
@@ -92,18 +90,18 @@ def _among(found: Candidates, objective: Objective, empty: Recommendation, worth
 
 def _pick(gains: LoopGains, able: Sequence[ConfigurationRecord], count: int, worth: float) -> ConfigurationRecord:
     """Among those of a loop count whose estimate is within `worth` of the best, the cheapest."""
-    return cheapest([able[index] for index in gains.not_worse(count, 0.0, worth)])
+    return cheapest([able[index] for index in gains.not_worse(count, 1.0, worth)])
 
 
-def _steps(gains: LoopGains, critical: float) -> list[Step]:
+def _steps(gains: LoopGains, alpha: float) -> list[Step]:
     counts = gains.counts
     return [
         Step(
             from_loops=few,
             to_loops=many,
-            gain=gains.gain(few, many, critical),
+            gain=gains.gain(few, many, alpha),
             worth=gains.needed(few, many),
-            verdict=gains.verdict(few, many, critical),
+            verdict=gains.verdict(few, many, alpha),
         )
         for position, few in enumerate(counts)
         for many in counts[position + 1 :]

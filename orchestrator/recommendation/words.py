@@ -54,7 +54,7 @@ def how_sure(found: Recommendation) -> Iterator[str]:
     level = f"{100 * found.level:g} %"
     if found.sure:
         yield f"Sure at {level}: R={found.loops} is the smallest loop count from which no larger one pays"
-        yield f"({_percent(found.confidence)} confidence, all comparisons together)."
+        yield f"({_percent(found.confidence)} confidence, the choice among configurations allowed for)."
         return
     yield f"Undecided at {level} ({_percent(found.confidence)} confidence)."
     if not found.unsettled:
@@ -111,7 +111,7 @@ def _step_row(found: Recommendation, step: Step) -> Row:
         _bound(metric, step.gain.low),
         _bound(metric, step.gain.high),
         with_unit(metric, step.worth),
-        _change(before.ms_per_token or before.latency_ratio, after.ms_per_token or after.latency_ratio),
+        _change(before.latency, after.latency),
         _change(before.kv_bytes, after.kv_bytes),
         _change(before.train_flops, after.train_flops),
         step.verdict.value,

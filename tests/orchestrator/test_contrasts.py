@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from orchestrator.contrasts import Contrasts, Design, critical_value, level_of
+from orchestrator.contrasts import Contrasts, Design, critical_value
 
 Rows = list[dict[int, float]]
 
@@ -114,7 +114,7 @@ def test_simultaneous_intervals_hold_together_as_often_as_they_say(noise_of_seed
     assert stats.binomtest(covered, studies, 0.9, alternative="less").pvalue > 0.001
 
 
-def test_level_and_critical_value_are_inverse() -> None:
-    assert level_of(7, critical_value(7, 0.95, 12), 12) == pytest.approx(0.95)
-    assert level_of(7, 0.0, 12) == 0.0
+def test_the_critical_value_is_students() -> None:
     assert critical_value(7, 0.95, 1) == pytest.approx(stats.t.ppf(0.975, 7))
+    assert critical_value(7, 0.95, 10) == pytest.approx(stats.t.ppf(1 - 0.0025, 7))
+    assert math.isinf(critical_value(0, 0.95, 1))

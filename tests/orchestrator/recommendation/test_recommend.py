@@ -62,7 +62,7 @@ def test_what_would_settle_it_is_the_fewest_seeds_that_do() -> None:
         study([trial(i, r, w, s, {ACCURACY: v, MS: 5.0}) for i, (r, w, s, v) in enumerate(rows)]), worth=0.0
     )
     spread, gain = np.std(b - a, ddof=1), np.mean(b - a)
-    fewest = next(more for more in range(1, 65) if gain > stats.t.ppf(0.975, 2 + more) * spread / math.sqrt(3 + more))
+    fewest = next(more for more in range(1, 65) if gain > stats.t.ppf(0.95, 2 + more) * spread / math.sqrt(3 + more))
     assert not found.sure
     assert found.further_seeds == fewest
 
