@@ -27,6 +27,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -263,7 +264,8 @@ def record(spec: StudySpec, path: Path, data_folder: Path, processes: int) -> No
         for one in everything
         if str(seed) not in found["configurations"].get(one.fingerprint, {"seeds": {}})["seeds"]
     ]
-    with ProcessPoolExecutor(processes, initializer=_one_thread) as pool:
+    fresh = get_context("spawn")  # a fork would inherit the threads that decoding was measured with
+    with ProcessPoolExecutor(processes, mp_context=fresh, initializer=_one_thread) as pool:
         running = {pool.submit(curve, one, seed, data_folder): (one, seed) for one, seed in missing}
         for done, future in enumerate(as_completed(running), start=1):
             one, seed = running[future]

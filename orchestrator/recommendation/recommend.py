@@ -27,13 +27,20 @@ _WORTH_OF_A_LOSS = 0.01
 
 
 def recommend(
-    study: StudyRecord, *, where: Sequence[str] = (), worth: float | None = None, level: float = 0.95
+    study: StudyRecord,
+    *,
+    where: Sequence[str] = (),
+    worth: float | None = None,
+    level: float = 0.95,
+    look_ahead: bool = True,
 ) -> Recommendation:
     """The smallest loop count from which no larger one pays, among configurations that break no constraint.
 
     `where` holds constraints beside the study's own; `worth` is the least gain, in the objective's unit, that makes
     one more loop worthwhile (by default one point of an accuracy, else one percent of what the smallest loop count
-    reaches). Raises a `StudyError` for a constraint that cannot be read, a negative `worth`, a `level` outside (0, 1).
+    reaches). Without `look_ahead` neither `confidence` nor `further_seeds` is worked out, which cost most.
+
+    Raises a `StudyError` for a constraint that cannot be read, a negative `worth`, a `level` outside (0, 1).
     """
     if worth is not None and not worth >= 0:
         raise StudyError(f"worth is {worth!r}; it must be 0 or more, in the objective's unit")
@@ -53,10 +60,12 @@ def recommend(
         return replace(nothing, caveats=(f"{said} val/bits_per_byte",))
     found = candidates(study, objective.metric, where)
     nothing = replace(nothing, left_out=found.left_out, caveats=tuple(_about_left_out(study, found)))
-    return _among(found, objective, nothing, worth) if found.kept else nothing
+    return _among(found, objective, nothing, worth, look_ahead) if found.kept else nothing
 
 
-def _among(found: Candidates, objective: Objective, empty: Recommendation, worth: float | None) -> Recommendation:
+def _among(
+    found: Candidates, objective: Objective, empty: Recommendation, worth: float | None, look_ahead: bool
+) -> Recommendation:
     sign = 1.0 if objective.direction == "maximize" else -1.0
     able = sorted(found.kept, key=lambda one: -sign * one.metrics[objective.metric].mean)[:MOST_CANDIDATES]
     contrasts = Contrasts([values_by_seed(one, objective.metric) for one in able])
@@ -69,6 +78,7 @@ def _among(found: Candidates, objective: Objective, empty: Recommendation, worth
     sure = gains.certain(answer, alpha) and len(gains.counts) > 1
     unsettled = [] if sure else gains.unsettled(answer, alpha)
     known = contrasts.design.freedom > 0
+    open_seeds = look_ahead and known and bool(unsettled)
     return replace(
         empty,
         worth=least,
@@ -76,8 +86,8 @@ def _among(found: Candidates, objective: Objective, empty: Recommendation, worth
         configuration=best[answer],
         as_good=tuple(one for one in as_good if one is not best[answer]),
         sure=sure,
-        confidence=gains.confidence(answer) if len(gains.counts) > 1 else 0.0,
-        further_seeds=gains.further_seeds(contrasts.design, answer, alpha, unsettled) if unsettled and known else None,
+        confidence=gains.confidence(answer) if look_ahead and len(gains.counts) > 1 else 0.0,
+        further_seeds=gains.further_seeds(contrasts.design, answer, alpha, unsettled) if open_seeds else None,
         unsettled=tuple(able[index] for index in unsettled),
         best=best,
         costs={count: costs_of(one) for count, one in best.items()},

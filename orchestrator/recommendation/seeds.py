@@ -10,7 +10,7 @@ def wanted_by_the_answer(study: StudyRecord) -> list[str]:
     None when the answer is certain. Whoever was asked with fewer seeds goes first, whether or not they have ended;
     among them the best of each loop count, because while nothing is known of the noise everything could matter.
     """
-    found = recommend(study)
+    found = recommend(study, look_ahead=False)
     best = {one.fingerprint for one in found.best.values()}
     wanted = sorted(
         enumerate(found.unsettled), key=lambda each: (len(each[1].trials), each[1].fingerprint not in best, each[0])
