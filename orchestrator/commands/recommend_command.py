@@ -21,12 +21,17 @@ def command(
     --worth for every loop added. By default that is one point of an accuracy, or one percent of a loss or of bits per
     byte. An answer that is called sure at 95 % is wrong in at most 5 of 100 such studies.
     """
+    from dataclasses import asdict
+
     from orchestrator.home import Home
+    from orchestrator.membership import memberships
     from orchestrator.recommendation import markdown, recommend, text
     from orchestrator.studies import read_study
 
-    found = recommend(read_study(Home.from_environment(), study), where=where, worth=worth, level=level)
+    record = read_study(Home.from_environment(), study)
+    found = recommend(record, where=where, worth=worth, level=level)
     if as_json:
-        echo_json(found.to_plain())
+        front = {name: asdict(standing) for name, standing in memberships(record, level).items()}
+        echo_json({**found.to_plain(), "front": front})
     else:
         click.echo(markdown(found) if as_markdown else text(found))

@@ -67,7 +67,10 @@ def test_a_study_leaves_loop_tables_a_recommendation_and_a_report(
             assert [len(row) for row in by_layer_and_head(table, "global_share", 2)] == [2, 2]
     _artifacts_are_the_tables(home)
     assert main(["recommend", "loops", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["num_loops"] in (1, 2)
+    said = json.loads(capsys.readouterr().out)
+    assert said["num_loops"] in (1, 2)
+    assert {one["membership"] for one in said["front"].values()} <= {"front", "dominated", "undecided"}
+    assert len(said["front"]) == 2
     assert main(["recommend", "loops", "--where", "model/parameters <= 1B"]) == 0
     assert "loops: take R=" in capsys.readouterr().out
     assert main(["report", "loops"]) == 0
