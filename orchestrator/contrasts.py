@@ -88,6 +88,23 @@ class Contrasts:
         freedom = self.design.freedom
         self.deviation = math.sqrt(float(residuals @ residuals) / freedom) if freedom else math.inf
         """s, the noise of one value; infinite while nothing is known of it."""
+        self._squares = np.zeros(len(rows))
+        np.add.at(self._squares, np.nonzero(present)[0], residuals**2)
+
+    def deviations(self, groups: Sequence[object]) -> Matrix:
+        """The noise of each configuration (N,): s, or that of its group alone where that is larger.
+
+        Noise may differ between groups, such as loop counts. The smaller estimates are not trusted below the pooled
+        one, because few seeds often come out alike by chance.
+        """
+        found = np.full(len(groups), self.deviation)
+        unpaired = float(self.design.seeds.sum()) - len(groups)
+        for group in dict.fromkeys(groups):
+            members = np.array([each == group for each in groups])
+            own = (float(self.design.seeds[members].sum()) - members.sum()) * self.design.freedom / max(1.0, unpaired)
+            if own > 0:
+                found[members] = max(self.deviation, math.sqrt(float(self._squares[members].sum()) / own))
+        return found
 
     @cached_property
     def factors(self) -> Matrix:
@@ -105,7 +122,7 @@ def factors_of(design: Design) -> Matrix:
     return np.array([design.variance_factors(index) for index in range(len(design.seeds))])
 
 
-def margins(factors: Matrix, deviation: float, critical: float) -> Matrix:
+def margins(factors: Matrix, deviation: float | Matrix, critical: float) -> Matrix:
     """critical * deviation * sqrt(factors), with 0 where the factor or `critical` is 0."""
     if critical == 0:
         return np.zeros_like(factors)

@@ -17,7 +17,8 @@ An upper bound likewise: n_R events. So with one-sided Student quantiles
 
     m = t(1 - alpha / ((C - 1) n_R')) * standard error,     m' = t(1 - alpha / ((C - 1) n_R)) * standard error
 
-the probability of a certain and wrong answer is at most alpha (Bonferroni).
+the probability of a certain and wrong answer is at most alpha (Bonferroni). The noise is pooled over configurations;
+a loop count whose own noise is larger counts with that.
 """
 
 from collections.abc import Sequence
@@ -46,7 +47,8 @@ class LoopGains:
     factors: Matrix
     """Variance factors of the differences (N, N)."""
     freedom: int
-    deviation: float
+    deviations: Matrix
+    """The noise of each configuration (N,); a difference is taken to be as noisy as the noisier of the two."""
     worth: float
     """Per loop added."""
 
@@ -54,7 +56,8 @@ class LoopGains:
     def of(cls, loops: Sequence[int], contrasts: Contrasts, sign: float, worth: float) -> "LoopGains":
         """`sign` is -1 where the objective is to be small."""
         goodness = sign * contrasts.estimates
-        return cls(tuple(loops), goodness, contrasts.factors, contrasts.design.freedom, contrasts.deviation, worth)
+        noise = contrasts.deviations(loops)
+        return cls(tuple(loops), goodness, contrasts.factors, contrasts.design.freedom, noise, worth)
 
     @property
     def counts(self) -> list[int]:
@@ -66,8 +69,9 @@ class LoopGains:
         rows, columns = self._members(many), self._members(few)
         differences = self.goodness[rows][:, None] - self.goodness[columns]
         factors = self.factors[np.ix_(rows, columns)]
-        below = margins(factors, self.deviation, self._critical(alpha, len(rows)))
-        above = margins(factors, self.deviation, self._critical(alpha, len(columns)))
+        noise = np.maximum.outer(self.deviations[rows], self.deviations[columns])
+        below = margins(factors, noise, self._critical(alpha, len(rows)))
+        above = margins(factors, noise, self._critical(alpha, len(columns)))
         return Bounds(
             estimate=float(differences.min(axis=1).max()),
             low=float((differences - below).min(axis=1).max()),
@@ -135,7 +139,8 @@ class LoopGains:
         first; with an `alpha` of 1, by the estimates alone."""
         members = sorted(self._members(count), key=lambda index: -self.goodness[index])
         critical = 0.0 if alpha == _BY_ESTIMATES else critical_value(self.freedom, 1 - alpha, len(members) - 1)
-        wide = margins(self.factors[members[0], members], self.deviation, critical)
+        noise = np.maximum(self.deviations[members[0]], self.deviations[members])
+        wide = margins(self.factors[members[0], members], noise, critical)
         behind = self.goodness[members[0]] - self.goodness[members]
         return [index for index, ok in zip(members, behind <= tolerance + wide, strict=True) if ok]
 
