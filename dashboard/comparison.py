@@ -1,20 +1,17 @@
 """Configurations beside each other: the parameters that differ, metrics with intervals, differences from a baseline.
 
 A difference is paired: the two configurations are subtracted seed by seed, and the interval is that of the
-differences, so that what a seed does to both cancels. With fewer than two common seeds it is the plain difference of
-means, without an interval.
+differences, so that what a seed does to both cancels (`orchestrator.paired`).
 """
 
-import math
 from collections.abc import Sequence
 
 import pandas as pd
 
 from dashboard import formats, frames
 from orchestrator.configurations import ConfigurationRecord
-from orchestrator.records import TrialState
-from orchestrator.replicates import same_for_all_seeds
-from orchestrator.statistics import Interval, interval
+from orchestrator.paired import by_seed as difference
+from orchestrator.statistics import Interval
 
 
 def chosen(configurations: Sequence[ConfigurationRecord], fingerprints: Sequence[str]) -> list[ConfigurationRecord]:
@@ -42,25 +39,6 @@ def knobs_frame(configurations: Sequence[ConfigurationRecord]) -> pd.DataFrame:
         rows.append([name, len(set(values)) > 1, *values])
     frame = pd.DataFrame(rows, columns=["knob", "differs", *labels(configurations)])
     return frame.sort_values("differs", ascending=False, kind="stable", ignore_index=True)
-
-
-def difference(one: ConfigurationRecord, baseline: ConfigurationRecord, metric: str) -> Interval | None:
-    """A metric's mean minus the baseline's, paired by seed; None where either has no value."""
-    mine, theirs = _by_seed(one, metric), _by_seed(baseline, metric)
-    common = [mine[seed] - theirs[seed] for seed in sorted(mine.keys() & theirs.keys())]
-    if len(common) > 1 and not same_for_all_seeds(metric):
-        return interval(common)
-    if metric not in one.metrics or metric not in baseline.metrics:
-        return None
-    return Interval(one.metrics[metric].mean - baseline.metrics[metric].mean, None, None, 1)
-
-
-def _by_seed(one: ConfigurationRecord, metric: str) -> dict[int, float]:
-    return {
-        trial.seed: trial.metrics[metric]
-        for trial in one.trials
-        if trial.state is TrialState.COMPLETE and math.isfinite(trial.metrics.get(metric, math.nan))
-    }
 
 
 def difference_text(metric: str, gap: Interval | None, base: float) -> str:

@@ -28,6 +28,7 @@ def trial_request(
         halvings=halvings(failure_reasons(trial)),
         best_by=_best_by(spec),
         threads=spec.resources.train.threads,
+        probe_sequences=spec.diagnostics.sequences,
     )
 
 

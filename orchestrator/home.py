@@ -6,6 +6,7 @@
       studies/NAME/live.json           what its trials are doing, for whoever watches
       studies/NAME/untracked.jsonl     what MLflow has not taken yet, and how much of the file it has
       studies/NAME/trials/N/attempt-K/ checkpoint of one attempt
+      studies/NAME/trials/N/loops.csv  loop diagnostics of the trained model, written by the driver
       data/FINGERPRINT/                token shards
       models/NAME/                     imported checkpoints
       benchmarks/FINGERPRINT.json      decode measurements by architecture and hardware
@@ -109,6 +110,10 @@ class Home:
     def attempt(self, name: str, number: int, attempt: int) -> Path:
         """One attempt's own folder."""
         return self.study(name) / "trials" / str(number) / f"attempt-{attempt}"
+
+    def loop_table(self, name: str, number: int) -> Path:
+        """A trial's loop diagnostics."""
+        return self.study(name) / "trials" / str(number) / "loops.csv"
 
     @property
     def mlflow_uri(self) -> str:

@@ -5,7 +5,8 @@ from itertools import islice
 from statistics import fmean
 
 from orchestrator.proposer import Evaluation
-from orchestrator.records import TrialRecord, TrialState
+from orchestrator.recommendation.seeds import wanted_by_the_answer
+from orchestrator.records import Objective, StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.replicates import same_for_all_seeds
 from orchestrator.replication import Replicated, worth_another_seed
 from orchestrator.spec import StudySpec
@@ -46,8 +47,7 @@ class Knowledge:
         """A trial of the configuration that needs another seed most, and that seed; None when none needs one."""
         if len(self._spec.seeds) == 1:
             return None
-        candidates = [self._replicated(configuration) for configuration in self._replicable()]
-        for configuration in worth_another_seed(candidates, self._exact, everyone=self._spec.replicate == "all"):
+        for configuration in self._wanted():
             seed = self._missing_seed(configuration)
             if seed is not None:
                 return self._table.replicates(configuration)[0], seed
@@ -56,6 +56,28 @@ class Knowledge:
     def with_fewer_seeds(self) -> int:
         """How many configurations with a value, feasible ones, were not run with every seed."""
         return sum(self._missing_seed(configuration) is not None for configuration in self._replicable())
+
+    def _wanted(self) -> list[str]:
+        """Configurations that deserve another seed, the most urgent first."""
+        if self._spec.replicate == "answer":
+            return wanted_by_the_answer(self._as_record())
+        candidates = [self._replicated(configuration) for configuration in self._replicable()]
+        return worth_another_seed(candidates, self._exact, everyone=self._spec.replicate == "all")
+
+    def _as_record(self) -> StudyRecord:
+        """What a recommendation is made from."""
+        return StudyRecord(
+            name=self._spec.name,
+            question=self._spec.question,
+            state=StudyState.RUNNING,
+            objectives=tuple(Objective(metric=one.metric, direction=one.direction) for one in self._spec.objectives),
+            constraints=self._spec.constraints,
+            search=tuple(self._spec.search),
+            seeds=self._spec.seeds,
+            spec={},
+            budget=self._spec.budget.configurations,
+            trials=self._table.all(),
+        )
 
     def _missing_seed(self, configuration: str) -> int | None:
         used = {trial.seed for trial in self._table.replicates(configuration)}

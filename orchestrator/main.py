@@ -25,6 +25,8 @@ _COMMANDS = {
     "watch": "Watch a study that another process drives, live.",
     "logs": "Print what an attempt of a trial printed.",
     "compare": "Compare trials: what differs, and what came of it.",
+    "recommend": "Say which loop count, window and gate to take, and how sure that is.",
+    "report": "Write the recommendation with evidence and plots as one HTML file.",
     "export": "Write every trial of a study as JSON, CSV or Parquet.",
     "export-model": "Write a trial's model for transformers, vLLM, mlx-lm or llama.cpp.",
     "import-model": "Take a checkpoint that others wrote into this home.",

@@ -21,10 +21,11 @@ from orchestrator.backends.backend import AttemptEnded, AttemptReported, Backend
 from orchestrator.benchmark_cache import Measurement
 from orchestrator.configuration import Configuration, resolve
 from orchestrator.constraints import violated_constraints
-from orchestrator.home import Home
+from orchestrator.home import Home, write_aside
 from orchestrator.judge import Judge
 from orchestrator.listener import Listener, Silence
 from orchestrator.live import LiveFile
+from orchestrator.loop_table import to_csv
 from orchestrator.measurements import Measurements
 from orchestrator.policy import Decision, decide, too_many_failures
 from orchestrator.process_name import process_name
@@ -325,12 +326,21 @@ class Runner:
         number = active.trial.number
         self._study.end_attempt(number, outcome)
         if outcome.failure is None:
+            self._keep_loop_table(number, outcome)
             self._end(self._study.complete(number, {**active.known, **outcome.metrics}))
         elif decide(failure_reasons(self._study.trial(number)), self._spec.retry.max_attempts) is Decision.RETRY:
             self._listener.trial_retried(active.trial, outcome.failure.message)
             self._train(active)
         else:
             self._end(self._study.fail(number, outcome.failure, {**active.known, **outcome.metrics}))
+
+    def _keep_loop_table(self, number: int, outcome: TrialOutcome) -> None:
+        """Beside the trial's attempts; the trial is as good without it, so a full disk only leaves it out."""
+        if outcome.loops:
+            try:
+                write_aside(self._home.loop_table(self._study.name, number), to_csv(outcome.loops))
+            except OSError as error:
+                self._listener.notice(f"the loop table of trial {number} is not kept ({error.strerror})")
 
     def _end(self, trial: TrialRecord) -> None:
         del self._active[trial.number]

@@ -186,7 +186,8 @@ class Study:
         else:
             why = f"no further configuration found after ({known}"
         fewer = self._knowledge.with_fewer_seeds()
-        return why + (f"; {fewer} clearly dominated, with fewer seeds)" if fewer else ")")
+        because = "out of the answer" if self._spec.replicate == "answer" else "clearly dominated"
+        return why + (f"; {fewer} {because}, with fewer seeds)" if fewer else ")")
 
     def device_seconds(self) -> float:
         """What all ended attempts of the study's whole life have cost."""

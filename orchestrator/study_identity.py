@@ -6,7 +6,8 @@ from typing import Any
 from orchestrator.errors import StudyError
 
 _FIXED = ("model", "data", "train", "search", "objectives", "constraints", "benchmark", "sampler")
-"""Sections that decide what a trial is and how it is judged. Name, question, budget, resources and retry may change."""
+"""Sections that decide what a trial is and how it is judged. Name, question, budget, resources, diagnostics and retry
+may change."""
 
 
 def refuse_other_study(stored: Mapping[str, Any], new: Mapping[str, Any], folder: str) -> None:

@@ -60,7 +60,9 @@ def execute(
     finally:
         _free_memory()
     if not stopped:
-        yield TrialOutcome(metrics=known.metrics, info=known.info, failure=failure, seconds=clock() - started)
+        yield TrialOutcome(
+            metrics=known.metrics, info=known.info, failure=failure, seconds=clock() - started, loops=known.loops
+        )
 
 
 def describe_failure(error: Exception) -> Failure:

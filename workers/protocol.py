@@ -9,7 +9,7 @@ An execution that was asked to stop ends without an outcome: nobody waits for on
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from workers.config import BenchmarkConfig, DataConfig, ModelConfig, TrainConfig
 
@@ -86,6 +86,8 @@ class TrialRequest:
     """The evaluated metric, and its direction, that makes a model worth keeping beside the final one."""
     threads: int | None = None
     """CPU threads for training; None leaves the process as it is."""
+    probe_sequences: int = 0
+    """Held-out sequences on which the trained model's loops are diagnosed; 0 leaves that out."""
 
 
 Request = BenchmarkRequest | TrialRequest
@@ -105,6 +107,22 @@ class MetricReport:
     """Wall time since the attempt began."""
 
 
+class LoopValue(NamedTuple):
+    """One number of the loop diagnostics (`workers.evaluation.diagnostics`)."""
+
+    name: str
+    """What is measured, for instance `step_size`."""
+    loop: int
+    """From 1."""
+    layer: int | None
+    """From 0; None where it is a mean over layers, or has none."""
+    head: int | None
+    """From 0; None likewise."""
+    item: int | None
+    """Position in the evaluation set; None for a mean over the probe set."""
+    value: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialOutcome:
     """How an attempt ended. `failure` is None exactly when the metrics are final and finite."""
@@ -116,6 +134,8 @@ class TrialOutcome:
     failure: Failure | None = None
     seconds: float = 0.0
     """Wall time of the attempt."""
+    loops: tuple[LoopValue, ...] = ()
+    """The table of loop diagnostics; empty when none were asked for."""
 
 
 ShouldStop = Callable[[], bool]

@@ -15,6 +15,7 @@ from workers.config.counts import flops_per_token, parameter_count
 from workers.data import DataError, Dataset, prepare
 from workers.device import device, device_name
 from workers.device_lock import DeviceLock, SharedHold
+from workers.evaluation.diagnostics import diagnose
 from workers.keeper import Keeper
 from workers.known import Known
 from workers.models import LoopedTransformer
@@ -46,6 +47,7 @@ def train(
             run.keeper.at_report(report)
         known.metrics |= code.score(run.trainer.model, request.train.batch_size)
         refuse_non_finite(known.metrics)
+        run.diagnose()
         run.keeper.finish()
 
 
@@ -93,6 +95,22 @@ class _Run:
                 )
             )
         self._known.info["plan"] = self.trainer.plan.to_dict()
+
+    def diagnose(self) -> None:
+        """What each loop does and costs in the trained model, if the request asks for it."""
+        if self._request.probe_sequences == 0:
+            return
+        self._before_step()
+        began = self._clock()
+        found = diagnose(
+            self.trainer.model,
+            self._dataset.evaluation_set(),
+            sequences=self._request.probe_sequences,
+            batch_size=self.trainer.micro_batch_size,
+        )
+        self._known.metrics |= found.metrics
+        self._known.loops = found.values
+        self._known.info["diagnostics"] = {"sequences": found.sequences, "seconds": self._clock() - began}
 
     def spent(self) -> dict[str, float]:
         """What training has cost so far, over all attempts that it goes on from."""

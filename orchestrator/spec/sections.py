@@ -306,6 +306,13 @@ class BenchmarkSection(Section):
         )
 
 
+class DiagnosticsSection(Section):
+    """What each loop does and costs, measured once on every trained model: `loops/<r>/<name>` and a table."""
+
+    sequences: Whole = 32
+    """Held-out sequences that are looked at, the same ones for every trial; 0 leaves the diagnostics out."""
+
+
 class RetrySection(Section):
     """What happens to an attempt that failed for a passing reason."""
 

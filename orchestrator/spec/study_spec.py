@@ -19,6 +19,7 @@ from orchestrator.spec.sections import (
     BenchmarkSection,
     BudgetSection,
     DataSection,
+    DiagnosticsSection,
     ModelSection,
     PrunerSection,
     ResourcesSection,
@@ -51,8 +52,9 @@ class StudySpec(Section):
     """Searched knobs in the file's order; without any, the study is one configuration."""
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1, strict=False)] = (0,)
     """Replicates of a configuration: every one is trained with the first seed, further ones as `replicate` says."""
-    replicate: Literal["undecided", "all"] = "undecided"
-    """Which configurations get the further seeds: those that are not clearly dominated, or all of them."""
+    replicate: Literal["undecided", "answer", "all"] = "undecided"
+    """Which configurations get the further seeds: those that are not clearly dominated, those that can still change
+    what `plt recommend` says, or all of them."""
     objectives: Annotated[tuple[ObjectiveSection, ...], Field(min_length=1, strict=False)]
     constraints: Annotated[tuple[str, ...], Field(strict=False)] = ()
     sampler: SamplerSection = SamplerSection()
@@ -60,6 +62,7 @@ class StudySpec(Section):
     budget: BudgetSection
     resources: ResourcesSection = ResourcesSection()
     benchmark: BenchmarkSection | None = None
+    diagnostics: DiagnosticsSection = DiagnosticsSection()
     retry: RetrySection = RetrySection()
 
     @field_validator("name")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from orchestrator.child_process import Answers, ChildDiedError, ChildProcess, Reply, serve
 from orchestrator.home import Home
+from orchestrator.loop_table import read_text
 from orchestrator.records import StudyRecord
 from orchestrator.tracking.delivery import DeliveryError, Moved, Verdict
 from orchestrator.tracking.entry import Entry
@@ -108,7 +109,7 @@ def main() -> None:
 
 def _projecting(whose: _Whose) -> Answers:
     import_module("mlflow")
-    projection = MlflowProjection(partial(_open_runs, whose))
+    projection = MlflowProjection(partial(_open_runs, whose), partial(_loop_table, whose))
     turn = _Turn(whose.home.tracking_lock(whose.study))
 
     def answers(request: _Deliver | _Reconcile, reply: Reply) -> None:
@@ -135,6 +136,10 @@ def _open_runs(whose: _Whose) -> MlflowRuns:
     runs = MlflowRuns(whose.home, whose.study, create=True)
     runs.created = whose.created
     return runs
+
+
+def _loop_table(whose: _Whose, number: int) -> str | None:
+    return read_text(whose.home.loop_table(whose.study, number))
 
 
 def _failed(error: Exception) -> _Failed:

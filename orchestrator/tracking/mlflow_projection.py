@@ -39,9 +39,14 @@ class _Known:
 class MlflowProjection:
     """One study's parent run and its trials' runs. Memory: the id of every run, and more of those that run."""
 
-    def __init__(self, open_store: Callable[[], MlflowRuns]) -> None:
-        """`open_store` connects; it is called with the first delivery, and again while it fails."""
-        self._open_store = open_store
+    def __init__(
+        self, open_store: Callable[[], MlflowRuns], loop_table: Callable[[int], str | None] = lambda _number: None
+    ) -> None:
+        """`open_store` connects; it is called with the first delivery, and again while it fails.
+
+        `loop_table` gives the loop diagnostics of a trial, as text, if there are any.
+        """
+        self._open_store, self._loop_table = open_store, loop_table
         self._opened: MlflowRuns | None = None
         self._ids: dict[int | None, str] = {}
         """By trial number; the study's own run under None."""
@@ -79,7 +84,7 @@ class MlflowProjection:
             if trial.number in owned:
                 self.deliver([updates.trial_started(trial, time)], moved)
             elif trial.state is not TrialState.WAITING and (run_id is None or trial.number in wrong):
-                self.deliver([updates.trial_ended(trial, time)], moved)
+                self.deliver([updates.trial_ended(trial, time, self._loop_table(trial.number))], moved)
 
     def run_id(self, number: int) -> str | None:
         """The run of a trial, if it has one."""

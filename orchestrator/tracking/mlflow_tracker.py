@@ -68,9 +68,10 @@ class MlflowTracker:
         self._flusher.say(Reported(number=number, time=self._now(), report=report))
 
     def finish_trial(self, trial: TrialRecord) -> None:
-        """Write final metrics and tags, the traceback of a failure as an artifact, and end the run."""
+        """Write final metrics and tags, loop diagnostics and a traceback as artifacts, and end the run."""
         self._running.pop(trial.number, None)
-        self._flusher.say(updates.trial_ended(trial, self._now()))
+        loops = read_text(self._home.loop_table(self.study_name, trial.number))
+        self._flusher.say(updates.trial_ended(trial, self._now(), loops))
 
     def finish_study(self, study: StudyRecord) -> None:
         """Write the counts, end what still runs as KILLED, and end the parent run."""

@@ -24,9 +24,9 @@ def trial_started(trial: TrialRecord, time: int) -> RunUpdate:
     return _trial_update(trial, time, RunStatus.RUNNING)
 
 
-def trial_ended(trial: TrialRecord, time: int) -> RunUpdate:
-    """A trial no longer runs: its final metrics, state, and the traceback of a failure."""
-    traceback = (trial.failure or {}).get("traceback")
+def trial_ended(trial: TrialRecord, time: int, loop_table: str | None = None) -> RunUpdate:
+    """A trial no longer runs: its final metrics, state, loop diagnostics, and the traceback of a failure."""
+    texts = {"loops.csv": loop_table, "traceback.txt": (trial.failure or {}).get("traceback")}
     return _trial_update(
         trial,
         time,
@@ -34,7 +34,7 @@ def trial_ended(trial: TrialRecord, time: int) -> RunUpdate:
         ended=projection.milliseconds(trial.ended) or time,
         tags=_cut(projection.outcome_tags(trial), _LONGEST_TAG),
         metrics=projection.final_metrics(trial),
-        texts={"traceback.txt": traceback} if traceback else {},
+        texts={name: text for name, text in texts.items() if text},
     )
 
 

@@ -56,16 +56,20 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, residual: Tensor, tables: RotaryTables, first: KeyValue | None) -> Attended:
         """Attend from normalised `x` (B, S, d); `first` is loop 1's keys and values in this layer, None in loop 1."""
-        query = apply_rotary(self._heads(self.q_proj(x)), tables)
+        query = apply_rotary(self.heads(self.q_proj(x)), tables)
         shared = first is not None and self.config.kv_mode == "share_first"
         if first is not None and shared and self.config.local == "none":
             return Attended(self._merge(attend_causal(query, first)), first, None)
-        own = KeyValue(apply_rotary(self._heads(self.k_proj(x)), tables), self._heads(self.v_proj(x)))
+        own = KeyValue(apply_rotary(self.heads(self.k_proj(x)), tables), self.heads(self.v_proj(x)))
         if first is None or self.config.local == "none":
             return Attended(self._merge(attend_causal(query, own)), own, None)
         local = attend_window(query, own.key, own.value, self.window)
         mixed, gate = self._mix(residual, query, local, attend_causal(query, first if shared else own))
         return Attended(self._merge(mixed), own, gate)
+
+    def heads(self, x: Tensor) -> Tensor:
+        """Split a projection (B, S, heads * dh) into heads (B, heads, S, dh)."""
+        return x.view(*x.shape[:2], -1, self.config.head_dim).transpose(1, 2)
 
     def _mix(self, residual: Tensor, query: Tensor, local: Tensor, full: Tensor) -> tuple[Tensor, Tensor | None]:
         """Gate windowed and full-context attention, both (B, H, S, dh); also the gate values, if learned."""
@@ -74,9 +78,6 @@ class Attention(nn.Module):
         gate: Tensor = self.plt_gate(residual, query)
         share = gate if self.config.gate_polarity == "global" else 1 - gate
         return torch.lerp(local, full, share[..., None].to(local.dtype)), gate
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], -1, self.config.head_dim).transpose(1, 2)
 
     def _merge(self, attended: Tensor) -> Tensor:
         output: Tensor = self.o_proj(attended.transpose(1, 2).flatten(2))

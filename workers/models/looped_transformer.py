@@ -89,7 +89,7 @@ class LoopedTransformer(nn.Module):
         for loop in range(self.config.num_loops):
             if loop > 0:
                 x = self.loop_input(hidden[-1], embedded)
-            x, first, loop_gates = self._run_layers(x, first)
+            x, first, loop_gates = self.run_layers(x, first)
             last = loop == self.config.num_loops - 1
             if last or every_loop or self.config.norm_per_loop:
                 normalised.append(self.model.norm(x))
@@ -105,12 +105,7 @@ class LoopedTransformer(nn.Module):
         carried = pad(previous, (0, 0, 1, 0))[:, :-1] if self.config.clp else previous
         return combine(carried, embedded, self.config)
 
-    def head(self, normalised: Tensor) -> Tensor:
-        """Logits (..., V) of a final-normalised state (..., d)."""
-        weight = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
-        return linear(normalised, weight)
-
-    def _run_layers(self, x: Tensor, first: list[KeyValue] | None) -> tuple[Tensor, list[KeyValue], list[Tensor]]:
+    def run_layers(self, x: Tensor, first: list[KeyValue] | None) -> tuple[Tensor, list[KeyValue], list[Tensor]]:
         """All layers once on `x` (B, S, d): the residual stream, loop 1's keys and values, the gate values."""
         tables = rotary_tables(x.shape[1], self.config.head_dim, self.config.rope_theta, x)
         own, gates = [], []
@@ -119,6 +114,11 @@ class LoopedTransformer(nn.Module):
             own.append(attended.key_value)
             gates += [] if attended.gate is None else [attended.gate]
         return x, own if first is None else first, gates
+
+    def head(self, normalised: Tensor) -> Tensor:
+        """Logits (..., V) of a final-normalised state (..., d)."""
+        weight = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
+        return linear(normalised, weight)
 
 
 def combine(carried: Tensor, embedded: Tensor, config: ModelConfig) -> Tensor:

@@ -82,6 +82,11 @@ class Trainer:
         """How steps are computed."""
         return self._stepper.plan
 
+    @property
+    def micro_batch_size(self) -> int:
+        """Sequences per forward pass."""
+        return self._stepper.micro_batch_size
+
     def follow(self, plan: Plan) -> None:
         """Compute as `plan` says from now on."""
         self._stepper.follow(plan)
