@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from orchestrator.errors import ServiceError
 from orchestrator.home import Home
+from orchestrator.loop_table import read_text
 from orchestrator.records import StudyRecord, TrialRecord
 from orchestrator.tracking import updates
 from orchestrator.tracking.entry import Reported
