@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ray.exceptions import AuthenticationError, RayError
 from ray.job_submission import JobStatus, JobSubmissionClient
 
 from orchestrator.errors import ServiceError
@@ -146,9 +147,10 @@ class _Reached:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ConnectionError | RuntimeError | ValueError | OSError):
+        if isinstance(error, ConnectionError | RuntimeError | ValueError | OSError | RayError):
             text = str(error).strip() or type(error).__name__
-            reason = "it wants another token, see RAY_AUTH_TOKEN" if "401" in text else text.splitlines()[0]
+            refused = "401" in text or isinstance(error, AuthenticationError)
+            reason = "it wants another token, see RAY_AUTH_TOKEN" if refused else text.splitlines()[0]
             raise ServiceError(
                 f"the cluster's Jobs API at {self._address} cannot be used ({reason}); give the address of its "
                 "dashboard, such as http://head:8265"
