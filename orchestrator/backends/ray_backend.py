@@ -158,7 +158,7 @@ class RayBackend:
             idle = [worker for worker in self._workers if worker.idle]
             if not idle and len(self._workers) >= self.slots:
                 return  # one is being looked at after its last attempt
-            worker = idle[0] if idle else self._make_worker()
+            worker = max(idle, key=lambda one: one.answered) if idle else self._make_worker()
             worker.start(self._waiting.popleft())
 
     def _tend(self) -> None:
@@ -167,12 +167,22 @@ class RayBackend:
         passed, self._watched_at = now - self._watched_at, now
         for worker in self._workers:
             worker.watch(passed)
+        self._make_place()
         if now - self._counted_at >= _CLUSTER_SECONDS:
             self._counted_at = now
             self.slots = ray_cluster.slots(self._cpus, self._gpus)
             if self._alone and self.slots == 0:
                 raise ServiceError("the Ray cluster that this process started has died; start the study again")
             self._fill()
+
+    def _make_place(self) -> None:
+        """Idle actors that hold what one with work waits for, as after a node was lost, let go of it."""
+        starting = sum(worker.starting >= self._grace and not worker.answered for worker in self._workers)
+        idle = [worker for worker in self._workers if worker.idle]
+        if self._waiting and sum(map(_busy, self._workers)) < self.slots:
+            return  # they have work themselves
+        for worker in idle[:starting]:
+            self._give_up(worker)
 
     def _collect(self, wait: float) -> list[Event]:
         """What is ready after waiting for anything at most `wait` seconds."""

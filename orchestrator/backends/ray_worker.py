@@ -42,6 +42,8 @@ class RayWorker:
         """Set once its attempt cannot be followed any more although the actor may live."""
         self.answered = False
         """Whether it has ever given a sign of life."""
+        self.starting = 0.0
+        """For how many seconds of being watched it has had work and not answered."""
         self.checked = True
         """Whether its memory has been looked at since its last attempt."""
         self.attempts = 0
@@ -96,6 +98,8 @@ class RayWorker:
         self._since_ping += seconds
         if self.answered:
             self._silence += min(seconds, third)
+        elif self.attempt_id is not None:
+            self.starting += seconds
         if self._ping is None and self._since_ping >= third:
             self._since_ping = 0.0
             self._ping = self._ask_sign_of_life()

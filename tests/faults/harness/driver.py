@@ -74,7 +74,10 @@ class Driver:
 
     def wait(self) -> int:
         """Its exit code; a `Hang` when there is none for too long."""
-        wait_until(self.ended, f"the end of plt (pid {self.pid})")
+        try:
+            wait_until(self.ended, f"the end of plt (pid {self.pid})")
+        except Hang as hang:
+            raise Hang(f"{hang}; it said: {self.said()[-1500:]}") from None
         return self._process.wait()
 
     def said(self) -> str:

@@ -274,8 +274,8 @@ def test_an_actor_that_cannot_start_says_why(
 
 def actor_pids() -> set[int]:
     """Processes of our actors, on whatever they work."""
-    running = psutil.Process().children(recursive=True)
-    return {process.pid for process in running if "ray::Worker" in process.name() + " ".join(process.cmdline()[:1])}
+    running = [one for one in psutil.Process().children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
+    return {process.pid for process in running if "ray::Worker" in " ".join(process.cmdline())}
 
 
 def test_actors_that_were_started_beforehand_take_the_first_attempts(
@@ -293,3 +293,28 @@ def test_actors_that_were_started_beforehand_take_the_first_attempts(
     assert len(warm) == 2
     assert {int(outcome.metrics["pid"]) for outcome in ended.values()} <= warm
     assert actor_pids() - before == warm
+
+
+def test_an_idle_actor_lets_go_of_what_an_attempt_waits_for(
+    make_backend: MakeBackend, make_request: MakeRequest, drain: Drain, tmp_path: Path
+) -> None:
+    """Half of the cluster goes to somebody else while an attempt waits for an actor of its own."""
+    import ray
+
+    @ray.remote(num_cpus=4)
+    class Somebody:
+        def there(self) -> bool:
+            return True
+
+    somebody = Somebody.remote()
+    assert ray.get(somebody.there.remote(), timeout=60)
+    backend = make_backend(cpus=4, grace=1.0)
+    running, waiting = f"endless-1@{tmp_path}/1", "ok-2"
+    backend.submit(make_request(running))
+    assert next_events(backend)
+    backend.submit(make_request(waiting))
+    assert backend.poll(0.0) is not None
+    backend.stop(running)
+    _, ended = drain(backend, {waiting})
+    assert ended[waiting].failure is None
+    ray.kill(somebody)
