@@ -11,13 +11,13 @@ from orchestrator.spec.problem import spec_error
 from orchestrator.spec.study_spec import StudySpec
 
 
-def load_spec(path: Path, *, files_here: bool = True) -> StudySpec:
+def load_spec(path: Path, *, files_here: bool = True, text: str | None = None) -> StudySpec:
     """Read and check a study file; a `SpecError` has a `file:line: ...` line for every problem.
 
     With `files_here` the text that a `files:GLOB` names is looked at too; a remote cluster may have it where this
-    machine does not.
+    machine does not. With `text`, that is read as if it stood in the file.
     """
-    document = read_document(path)
+    document = read_document(path, text=text)
     spec = StudySpec.from_plain(_with_absolute_globs(document.data, path.resolve().parent), document.locate)
     problems = list(corpus_problems(spec)) if files_here else []
     if problems:

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from dashboard import charts, frames, palette
+from dashboard import charts, frames, palette, trade_off_chart
 from orchestrator.configurations import group
 from orchestrator.constraints import parse_constraint
 from orchestrator.records import StudyRecord
@@ -43,7 +43,7 @@ def figure(study: StudyRecord) -> go.Figure:
 def draw(study: StudyRecord, x: str = X, y: str = Y, **how: Any) -> go.Figure:
     limits = [parse_constraint(text) for text in study.constraints]
     frame = frames.configurations_frame(study, group(study))
-    return charts.trade_off_figure(frame, x, y, directions=DIRECTIONS, constraints=limits, **how)
+    return trade_off_chart.trade_off_figure(frame, x, y, directions=DIRECTIONS, constraints=limits, **how)
 
 
 def trace(figure: go.Figure, name: str) -> Any:
@@ -133,8 +133,8 @@ def test_one_point_has_no_bars_and_no_front(make_record: MakeRecord) -> None:
 
 def test_a_selection_gives_fingerprints_once_and_skips_what_is_no_configuration() -> None:
     points = [{"customdata": ["b", 1]}, {"customdata": ["a", 2]}, {"x": 1.0}, {"customdata": ["b", 1]}]
-    assert charts.picked({"selection": {"points": points}}) == ("b", "a")
-    assert charts.picked({"selection": {"points": []}}) == ()
+    assert trade_off_chart.picked({"selection": {"points": points}}) == ("b", "a")
+    assert trade_off_chart.picked({"selection": {"points": []}}) == ()
 
 
 def test_curves_share_a_colour_per_label_and_keep_gaps() -> None:
