@@ -18,6 +18,8 @@ from orchestrator.home import Home
 from orchestrator.records import StudyRecord
 from orchestrator.requests import RequestKind
 
+SUBMITTED = "submitted"
+"""Session state: the study that was submitted a moment ago, until its page is shown."""
 _SAID, _LAST = "said", "last-action"
 _DOUBLE_CLICK_SECONDS = 2.0
 

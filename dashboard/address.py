@@ -65,7 +65,7 @@ class Address:
         """Query parameters, without what is the page's own choice."""
         values: dict[str, Any] = {one.name: getattr(self, one.name) for one in fields(self)}
         values["picks"] = _SEPARATOR.join(self.picks) or None
-        values["budgets"] = _SEPARATOR.join(f"{name}{_IS}{value:.6g}" for name, value in self.budgets.items()) or None
+        values["budgets"] = _SEPARATOR.join(f"{name}{_IS}{value:.12g}" for name, value in self.budgets.items()) or None
         return {name: str(value) for name, value in values.items() if value is not None}
 
     def filled_from(self, other: "Address") -> "Address":

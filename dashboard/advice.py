@@ -14,8 +14,8 @@ from dashboard.charts import cell_text
 from orchestrator.configurations import ConfigurationRecord
 from orchestrator.replicates import same_for_all_seeds
 
-_NAMED = 3
-"""Rivals that are named."""
+_MOST_RIVALS, _NAMED = 50, 3
+"""Rivals that are looked at, and that are named."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,13 @@ def _doubt(
 ) -> str:
     if len(ranked) == 1:
         return "It is the only one."
-    rivals = [configurations[fingerprint] for fingerprint in ranked["fingerprint"].iloc[1:12]]
+    rivals = [configurations[fingerprint] for fingerprint in ranked["fingerprint"].iloc[1 : _MOST_RIVALS + 1]]
     if same_for_all_seeds(metric):
         return f"{formats.title(metric)} is measured once per architecture, so seeds say nothing about its spread."
     unsure = [one for one in rivals if not _decided(one, best, metric)]
     if not unsure:
-        return "The difference from every other one is beyond chance (95 %)."
+        others = "every other one" if len(ranked) <= _MOST_RIVALS else f"the {_MOST_RIVALS} next best"
+        return f"The difference from {others} is beyond chance (95 %)."
     names = ", ".join(formats.configuration_label(one.params) for one in unsure[:_NAMED])
     more = f" and {len(unsure) - _NAMED} more" if len(unsure) > _NAMED else ""
     single = all(_seeds(one) < 2 for one in (best, *unsure))
@@ -111,9 +112,9 @@ def _verdict(
     if gap.mean == 0:
         return text + "equal."
     if same_for_all_seeds(metric):
-        return text + f"{word} by measurement ({shown})."
+        return text + f"{word} by measurement, {shown}."
     if gap.low is None or gap.high is None:
-        return text + f"{word} ({shown}), **not sure**: too few common seeds for an interval."
+        return text + f"{word}, {shown}; **not sure**: too few common seeds for an interval."
     if gap.low <= 0.0 <= gap.high:
-        return text + f"{word} ({shown}), **not sure**: the 95 % interval holds zero."
-    return text + f"**{word} for sure** ({shown}, 95 % interval over {gap.n} seeds)."
+        return text + f"{word}, {shown}; **not sure**: the 95 % interval holds zero."
+    return text + f"**{word} for sure**, {shown}; 95 % interval over {gap.n} seeds."

@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard import access
 
 _HERE = Path(__file__).parent
+_STYLE = _HERE / "style.css"
 _PAGES = (
     ("studies", "Studies", "science"),
     ("submit", "Submit", "add_circle"),
@@ -20,14 +21,14 @@ _PAGES = (
     ("search", "Search", "manage_search"),
     ("trial", "Trial", "labs"),
     ("cluster", "Cluster", "dns"),
-)
-"""File, title and icon."""
+)  # file, title and icon
 
 
 def main() -> None:
     """Show the page that the address names."""
     st.set_page_config(page_title="PLT orchestrator", page_icon=str(_HERE / "icon.svg"), layout="wide")
     st.logo(str(_HERE / "icon.svg"), size="small")
+    st.html(_STYLE)
     access.require_sign_in()
     pages = [
         st.Page(

@@ -88,7 +88,7 @@ def finished(figure: go.Figure, height: int) -> go.Figure:
     figure.update_layout(
         height=height,
         margin={"l": 10, "r": 10, "t": 30, "b": 10},
-        legend={"orientation": "h", "yanchor": "top", "y": -0.18, "x": 0.0, "itemsizing": "constant"},
+        legend={"orientation": "h", "yanchor": "top", "y": -75 / (height - 120), "x": 0.0, "itemsizing": "constant"},
         hoverlabel={"align": "left"},
     )
     return figure

@@ -50,6 +50,8 @@ TERMS: Mapping[str, str] = {
     "gate_mode": "How later loops mix the shared and their own local attention: a learned gate, or a fixed number.",
     "variant": "A published set of loop knobs; knobs beside it win over it.",
     "seed": "Replicates of one configuration differ only in their seed.",
+    "seeds": "How many seeds of the configuration are complete.",
+    "lr": "Learning rate at the end of the warm-up.",
     "configuration": "Everything that decides a result except the seed: model, data and training.",
     "attempt": "One execution of a trial; a retry is the next attempt.",
     "front": "Pareto front: configurations that no other beats in every objective, by their means over seeds.",

@@ -130,7 +130,8 @@ class Column:
     """How a column of numbers is headed and written."""
 
     title: str
-    format: str
+    format: str | None
+    """None for text."""
     help: str | None = None
 
 
@@ -155,7 +156,9 @@ def display(
     shown = rows[["standing", *search, "seeds"]].copy()
     for name in search:
         shown[name] = [formats.plain(value) for value in shown[name]]
-    config: dict[str, Column] = {}
+    config: dict[str, Column] = {
+        name: Column(name, None, formats.TERMS[name]) for name in ("seeds", *search) if name in formats.TERMS
+    }
     for metric in metrics:
         mean, low, high = metric_columns(metric)
         axis = formats.axis(metric, rows[mean].dropna())

@@ -47,6 +47,7 @@ def command(
         "server.address": host,
         "server.port": str(port),
         "server.fileWatcherType": "none",
+        "runner.magicEnabled": "false",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
         **_THEME,

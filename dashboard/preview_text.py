@@ -1,13 +1,11 @@
 """What a study will do and cost, in words: pure."""
 
-import pandas as pd
-
 from orchestrator.formats import duration, number
 from orchestrator.preview import Preview
 
 
-def preview_facts(seen: Preview) -> pd.DataFrame:
-    """Two columns, `what` and `how much`."""
+def preview_markdown(seen: Preview) -> str:
+    """A table of two columns."""
     rows = {
         "points": "too many to list" if seen.points is None else f"{seen.points:,} distinct",
         "known infeasible": "not counted" if seen.infeasible is None else f"{seen.infeasible:,}",
@@ -18,7 +16,7 @@ def preview_facts(seen: Preview) -> pd.DataFrame:
         "compute per trial": f"{_range('train/flops', *seen.flops)} FLOP",
         "training time": _time(seen),
     }
-    return pd.DataFrame(rows.items(), columns=["what", "how much"])
+    return "\n".join(["| this study | |", "|---|---|", *(f"| {what} | **{much}** |" for what, much in rows.items())])
 
 
 def _range(metric: str, low: float, high: float) -> str:

@@ -15,8 +15,8 @@ from dashboard import formats, frames, palette
 from dashboard.charts import WEBGL_FROM, finished
 from orchestrator.importance import Importance
 
-_SCALE = "Cividis"
-"""Readable by people with any kind of colour vision, in grey too."""
+_SCALE = [[0.0, palette.BLUE], [0.5, palette.GREY], [1.0, palette.ORANGE]]
+"""Readable by people with any kind of colour vision, on light and dark ground."""
 _MOST_LINES = 500
 _COMPLETE = ("front", "dominated", "infeasible")
 
@@ -123,10 +123,16 @@ def slice_figure(frame: pd.DataFrame, param: str, metric: str) -> go.Figure:
                 hovertemplate="%{text}<br>%{y:.5g}<extra></extra>",
             )
         )
-    log = numeric and len(rows) > 0 and _spans_decades(rows[param].astype(float))
-    figure.update_xaxes(title=param, **({"type": "log"} if log else {} if numeric else {"type": "category"}))
+    figure.update_xaxes(title=param, **(_numeric_axis(rows[param].astype(float)) if numeric else {"type": "category"}))
     figure.update_yaxes(title=axis.title)
     return finished(figure, height=300)
+
+
+def _numeric_axis(values: pd.Series) -> dict[str, object]:
+    """Logarithmic over decades, and with a tick at every value where they are few."""
+    kind = {"type": "log"} if len(values) and _spans_decades(values) else {}
+    distinct = sorted(set(values))
+    return kind | ({"tickvals": distinct} if len(distinct) <= 6 else {})
 
 
 def _spans_decades(values: pd.Series) -> bool:

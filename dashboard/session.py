@@ -117,10 +117,12 @@ def spec_text(study: StudyRecord) -> str:
     return load_view(study.name).derived("spec", lambda: to_text(study.spec)) if study.spec else ""
 
 
-def number_columns(columns: Mapping[str, frames.Column]) -> dict[str, Any]:
-    """How Streamlit is to write columns of numbers."""
+def written_columns(columns: Mapping[str, frames.Column]) -> dict[str, Any]:
+    """How Streamlit is to write and head columns."""
     return {
-        name: st.column_config.NumberColumn(column.title, format=column.format, help=column.help)
+        name: st.column_config.Column(column.title, help=column.help)
+        if column.format is None
+        else st.column_config.NumberColumn(column.title, format=column.format, help=column.help)
         for name, column in columns.items()
     }
 

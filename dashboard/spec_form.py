@@ -34,6 +34,8 @@ class Field:
     many: bool = False
     """A list, typed with commas."""
     help: str | None = None
+    if_empty: str = "default"
+    """What holds when nothing is written."""
 
 
 _MODEL = (
@@ -41,7 +43,12 @@ _MODEL = (
     Field(path=("model", "d_model"), label="Width (d_model)", help="Size of the hidden state."),
     Field(path=("model", "num_layers"), label="Layers", help="Layers that every loop runs."),
     Field(path=("model", "num_heads"), label="Heads"),
-    Field(path=("model", "num_kv_heads"), label="KV heads", help="Fewer than heads share keys and values (GQA)."),
+    Field(
+        path=("model", "num_kv_heads"),
+        label="KV heads",
+        if_empty="as many as heads",
+        help="Fewer than heads share keys and values (GQA).",
+    ),
 )
 _TRAINING = (
     Field(path=("data", "corpus"), label="Corpus", help="`stdlib`, `files:GLOB` of your own text, or the task `phop`."),
@@ -52,8 +59,8 @@ _TRAINING = (
 )
 _BUDGET = (
     Field(path=("budget", "configurations"), label="Configurations", help=formats.TERMS["budget"]),
-    Field(path=("budget", "wall_clock"), label="Wall clock", help="Such as 30m or 2h; empty: no limit."),
-    Field(path=("seeds",), label="Seeds", many=True, help=formats.TERMS["seed"]),
+    Field(path=("budget", "wall_clock"), label="Wall clock", if_empty="no limit", help="Such as 30m or 2h."),
+    Field(path=("seeds",), label="Seeds", many=True, if_empty="0", help=formats.TERMS["seed"]),
     Field(
         path=("sampler", "name"),
         label="Sampler",
@@ -69,9 +76,12 @@ _BUDGET = (
 )
 _BENCHMARK = (
     Field(
-        path=("benchmark", "model", "d_model"), label="Width when decoding", help="Deployment size; empty: as trained."
+        path=("benchmark", "model", "d_model"),
+        label="Width when decoding",
+        if_empty="as trained",
+        help="Deployment size.",
     ),
-    Field(path=("benchmark", "model", "num_layers"), label="Layers when decoding"),
+    Field(path=("benchmark", "model", "num_layers"), label="Layers when decoding", if_empty="as trained"),
     Field(path=("benchmark", "context"), label="Context", help="Tokens in the cache when latency is measured."),
 )
 
@@ -109,7 +119,9 @@ def _field(field: Field, plain: Mapping[str, Any]) -> None:
         st.selectbox(field.label, options, key=key, help=field.help, on_change=_write, args=(field, key))
         return
     st.session_state[key] = _typed(value)
-    st.text_input(field.label, key=key, help=field.help, on_change=_write, args=(field, key))
+    st.text_input(
+        field.label, key=key, help=field.help, placeholder=field.if_empty, on_change=_write, args=(field, key)
+    )
 
 
 def _typed(value: Any) -> str:
@@ -161,7 +173,7 @@ def _search(plain: Mapping[str, Any]) -> None:
             label = "Values" if kind == "values" else "Only when"
             column.text_input(label, key=key, on_change=_write_search, args=(name,))
         columns[3].button(
-            "Remove",
+            "",
             icon=":material/delete:",
             key=f"remove-{name}",
             on_click=put,

@@ -12,8 +12,7 @@ from orchestrator.configurations import ConfigurationRecord
 from orchestrator.formats import with_unit
 
 _COSTS = ("decode/ms_per_token", "decode/latency_ratio", "kv/bytes_per_sequence")
-_MOST = 6
-"""Configurations whose diagnostics are drawn beside each other."""
+_MOST = 6  # configurations whose diagnostics are drawn beside each other
 
 
 @st.fragment(run_every=REFRESH)
@@ -49,7 +48,7 @@ def _gains(view: StudyView) -> None:
             alt=f"{formats.title(metric)} of the best feasible configuration of each loop count",
         )
     with right:
-        shown = rows[["num_loops", "label", "seeds"]].copy()
+        shown = rows[["num_loops", "label", "seeds"]].rename(columns={"num_loops": "R", "label": "configuration"})
         for name in dict.fromkeys((metric, *costs)):
             shown[formats.title(name)] = [_or_dash(name, value) for value in rows[name]]
         shown["gain over fewer loops"] = [_signed(metric, value) for value in rows["gain"]]

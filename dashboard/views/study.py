@@ -18,6 +18,7 @@ _FRONT_ROWS = 20
 @st.fragment(run_every=REFRESH)
 def render() -> None:
     """Draw the page, again every few seconds."""
+    st.session_state.pop(actions.SUBMITTED, None)
     study = session.choose_study()
     if study is None:
         return
@@ -110,7 +111,7 @@ def _front(view: StudyView) -> None:
     st.dataframe(
         shown.drop(columns="standing"),
         hide_index=True,
-        column_config=session.number_columns(config),
+        column_config=session.written_columns(config),
         alt="Configurations on the front with the means of the objectives",
     )
     if len(best) > _FRONT_ROWS:

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard import access, actions, session, spec_form, starting_points
 from dashboard.address import Address
 from dashboard.loading import load_study, reader
-from dashboard.preview_text import preview_facts
+from dashboard.preview_text import preview_markdown
 from orchestrator.control import DriverOptions
 from orchestrator.errors import PltError, SpecError
 from orchestrator.home import Home
@@ -18,10 +18,8 @@ from orchestrator.spec import StudySpec, load_spec
 from orchestrator.spec.document import read_document
 from orchestrator.submission import submit
 
-_FILE = Path("study.yaml")
-"""How the text is called in messages; its folder is where the dashboard was started."""
-_EARLIER = 8
-"""Studies whose trials tell how fast this machine is."""
+_FILE = Path("study.yaml")  # how the text is called in messages; its folder is where the dashboard was started
+_EARLIER = 8  # studies whose trials tell how fast this machine is
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,10 @@ def render() -> None:
     if access.read_only():
         st.error("This dashboard is read-only: studies are submitted elsewhere.")
         return
+    if started := st.session_state.get(actions.SUBMITTED):  # forgotten by the page that it leads to
+        target = Address(study=started)
+        session.go(target)
+        st.switch_page("views/study.py", query_params=target.to_params())
     _start_from()
     checked = _check(st.session_state[spec_form.TEXT])
     left, right = st.columns([5, 2], gap="large")
@@ -147,9 +149,7 @@ def _tell(checked: _Checked) -> None:
         st.button("Start the study", type="primary", disabled=True, width="stretch")
         return
     st.success("The study file is valid.", icon=":material/check:")
-    st.dataframe(
-        preview_facts(_preview(Home.from_environment(), text)), hide_index=True, alt="What the study will do and cost"
-    )
+    st.markdown(preview_markdown(_preview(Home.from_environment(), text)))
     taken = spec.name in reader().names()
     if taken:
         st.info(f"A study {spec.name} exists already; an equal file opens it, another one needs another name.")
@@ -164,16 +164,13 @@ def _tell(checked: _Checked) -> None:
     )
     if said := st.session_state.pop("submit-said", None):
         st.error(said, icon=":material/error:")
-    if started := st.session_state.pop("submitted", None):
-        target = Address(study=started)
-        session.go(target)
-        st.switch_page("views/study.py", query_params=target.to_params())
 
 
 def _submit(text: str, options: DriverOptions) -> None:
     try:
         access.require_writable()
-        st.session_state["submitted"] = submit(Home.from_environment(), load_spec(_FILE, text=text), options).study
+        done = submit(Home.from_environment(), load_spec(_FILE, text=text), options)
+        st.session_state[actions.SUBMITTED] = done.study
     except PltError as error:
         st.session_state["submit-said"] = str(error)
 

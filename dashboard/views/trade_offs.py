@@ -21,8 +21,7 @@ from orchestrator.export import exported
 from orchestrator.records import StudyRecord
 
 _USUAL_COSTS = ("decode/ms_per_token", "kv/bytes_per_sequence")
-_MOST_ROWS = 1_000
-"""Rows of the table that are sent to the browser."""
+_MOST_ROWS = 1_000  # of the table, that are sent to the browser
 
 
 @st.fragment(run_every=REFRESH)
@@ -207,7 +206,7 @@ def _table(view: StudyView, frame: pd.DataFrame) -> None:
     st.dataframe(
         shown,
         hide_index=True,
-        column_config=session.number_columns(config),
+        column_config=session.written_columns(config),
         alt="Every configuration with its metrics and intervals",
     )
     if len(frame) > _MOST_ROWS:
@@ -215,9 +214,9 @@ def _table(view: StudyView, frame: pd.DataFrame) -> None:
     study = view.study
     with st.container(horizontal=True, vertical_alignment="bottom"):
         _download("Configurations, CSV", lambda: frame.to_csv(index=False), f"{study.name}-configurations.csv")
-        _download("Parquet", lambda: frames.parquet(frame), f"{study.name}-configurations.parquet")
+        _download("Configurations, Parquet", lambda: frames.parquet(frame), f"{study.name}-configurations.parquet")
         _download("Trials, CSV", lambda: exported(study, "csv"), f"{study.name}-trials.csv")
-        _download("Parquet", lambda: exported(study, "parquet"), f"{study.name}-trials.parquet")
+        _download("Trials, Parquet", lambda: exported(study, "parquet"), f"{study.name}-trials.parquet")
         session.choose_image_format()
 
 
