@@ -95,7 +95,7 @@ def _chosen(view: StudyView, measured: Sequence[ConfigurationRecord]) -> list[Co
     if not picks:
         metric = view.study.objectives[0].metric
         direction = formats.direction(view.study, metric)
-        best = frames.best_first(view.frame, metric, direction).groupby("num_loops", sort=True).head(1)
+        best = frames.best_first(view.frame, metric, direction).groupby("num_loops").head(1).sort_values("num_loops")
         picks = [one for one in best["fingerprint"] if one in known] or list(known)
     shown = session.several(
         "Configurations", "picks", list(known), picks[:_MOST], format_func=view.labels.get, max_selections=_MOST

@@ -20,7 +20,7 @@ from dashboard.launch import command
 from orchestrator.home import Home
 from tests.dashboard.browser.looking import Visitor
 
-_FLAGS = (
+FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -29,6 +29,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+"""Of a browser in a container, that asks nobody for anything."""
 Visit = Callable[..., Visitor]
 
 
@@ -41,7 +42,7 @@ def browser() -> Iterator[Browser]:
             pytest.fail("no chromium to test the dashboard with; apt-get install chromium")
         pytest.skip("no chromium here; apt-get install chromium to run the browser tests")
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, args=list(_FLAGS))
+        launched = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         yield launched
         launched.close()
 
