@@ -6,6 +6,7 @@ means, without an interval.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
@@ -26,8 +27,9 @@ def chosen(configurations: Sequence[ConfigurationRecord], fingerprints: Sequence
 def labels(configurations: Sequence[ConfigurationRecord]) -> list[str]:
     """One distinct label per configuration; equal ones are told apart by their fingerprint's first digits."""
     texts = [formats.configuration_label(one.params) for one in configurations]
+    times = Counter(texts)
     return [
-        text if texts.count(text) == 1 else f"{text} ({one.fingerprint[:6]})"
+        text if times[text] == 1 else f"{text} ({one.fingerprint[:6]})"
         for text, one in zip(texts, configurations, strict=True)
     ]
 

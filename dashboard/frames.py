@@ -119,10 +119,10 @@ def configurations_frame(study: StudyRecord, configurations: Sequence[Configurat
 
 
 def metrics_of(study: StudyRecord, configurations: Iterable[ConfigurationRecord]) -> list[str]:
-    """Names of the metrics that some complete configuration has, the objectives first."""
+    """Names of the metrics that some complete configuration has: the objectives, then others, loop diagnostics last."""
     known = {metric for one in configurations if one.complete for metric in one.metrics}
     objectives = [objective.metric for objective in study.objectives if objective.metric in known]
-    return objectives + sorted(known.difference(objectives))
+    return objectives + sorted(known.difference(objectives), key=lambda metric: (metric.startswith("loops/"), metric))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from threading import Thread
 
 import streamlit as st
 
@@ -19,7 +20,9 @@ _MOST_ROWS = 2_000
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _reader(home: Home) -> Reader:
-    return Reader(home)
+    reader = Reader(home)
+    Thread(target=reader.prepare, daemon=True, name="prepare-reader").start()
+    return reader
 
 
 def reader() -> Reader:

@@ -17,7 +17,7 @@ from orchestrator.importance import Importance
 
 _SCALE = [[0.0, palette.BLUE], [0.5, palette.GREY], [1.0, palette.ORANGE]]
 """Readable by people with any kind of colour vision, on light and dark ground."""
-_MOST_LINES = 500
+_MOST_LINES, _MOST_POINTS = 500, 2_000
 _COMPLETE = ("front", "dominated", "infeasible")
 
 
@@ -97,9 +97,12 @@ def _order(word: str) -> tuple[int, float, str]:
 
 
 def slice_figure(frame: pd.DataFrame, param: str, metric: str) -> go.Figure:
-    """The metric by one parameter, over everything else; colour is the loop count, an infeasible point is hollow."""
+    """The metric by one parameter, over everything else; colour is the loop count, an infeasible point is hollow.
+
+    At most about 2,000 points, the front among them.
+    """
     rows = complete(frame, metric)
-    rows = rows[rows[param].notna()] if param in rows else rows.head(0)
+    rows = _sample(rows[rows[param].notna()] if param in rows else rows.head(0))
     axis = formats.axis(metric, rows[metric])
     kind = go.Scattergl if len(rows) > WEBGL_FROM else go.Scatter
     numeric = pd.to_numeric(rows[param], errors="coerce").notna().all()
@@ -126,6 +129,14 @@ def slice_figure(frame: pd.DataFrame, param: str, metric: str) -> go.Figure:
     figure.update_xaxes(title=param, **(_numeric_axis(rows[param].astype(float)) if numeric else {"type": "category"}))
     figure.update_yaxes(title=axis.title)
     return finished(figure, height=300)
+
+
+def _sample(rows: pd.DataFrame) -> pd.DataFrame:
+    """At most so many rows, evenly spaced over the study, the front among them."""
+    step = -(-len(rows) // _MOST_POINTS) if len(rows) else 1
+    kept = rows["standing"] == "front"
+    kept.iloc[::step] = True
+    return rows[kept]
 
 
 def _numeric_axis(values: pd.Series) -> dict[str, object]:

@@ -58,10 +58,10 @@ def trade_off_figure(
         ring = {"symbol": "circle-open", "size": 30, "color": palette.GREY, "line": {"width": 2}}
         _add(figure, chosen[x] / x_axis.scale, chosen[y] / y_axis.scale, "chosen", marker=ring, hoverinfo="skip")
     for constraint in constraints:
-        _add_bound(figure, constraint, x, y, x_axis.scale, y_axis.scale, palette.RED)
+        _add_bound(figure, constraint, x, y, x_axis.scale, y_axis.scale, palette.RED, "top")
     for metric, bound in (budgets or {}).items():
         own = Constraint(metric=metric, operator="<=", bound=bound)
-        _add_bound(figure, own, x, y, x_axis.scale, y_axis.scale, palette.PURPLE)
+        _add_bound(figure, own, x, y, x_axis.scale, y_axis.scale, palette.PURPLE, "bottom")
     figure.update_xaxes(title=x_axis.title)
     figure.update_yaxes(title=y_axis.title)
     return finished(figure, height=460)
@@ -152,12 +152,16 @@ def _add_gate_legend(figure: go.Figure, known: pd.DataFrame) -> None:
 
 
 def _add_bound(
-    figure: go.Figure, constraint: Constraint, x: str, y: str, x_scale: float, y_scale: float, colour: str
+    figure: go.Figure, constraint: Constraint, x: str, y: str, x_scale: float, y_scale: float, colour: str, end: str
 ) -> None:
     line = {"color": colour, "width": 1.5, "dash": "dash"}
     sign = {"<=": "≤", ">=": "≥"}.get(constraint.operator, constraint.operator)
     text = f" {sign} {with_unit(constraint.metric, constraint.bound)}"
     if constraint.metric == x:
-        figure.add_vline(x=constraint.bound / x_scale, line=line, annotation_text=text, annotation_position="top right")
+        figure.add_vline(
+            x=constraint.bound / x_scale, line=line, annotation_text=text, annotation_position=f"{end} right"
+        )
     elif constraint.metric == y:
-        figure.add_hline(y=constraint.bound / y_scale, line=line, annotation_text=text, annotation_position="top left")
+        figure.add_hline(
+            y=constraint.bound / y_scale, line=line, annotation_text=text, annotation_position=f"{end} left"
+        )

@@ -18,7 +18,7 @@ from orchestrator.spec import StudySpec
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would announce every study that is made in memory
 
-_MOST = 2_000
+_MOST = 1_000
 """Trials that are looked at, evenly spaced over the study."""
 _FEWEST = 4
 """Trials below which nothing is said."""

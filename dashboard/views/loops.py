@@ -48,10 +48,12 @@ def _gains(view: StudyView) -> None:
             alt=f"{formats.title(metric)} of the best feasible configuration of each loop count",
         )
     with right:
-        shown = rows[["num_loops", "label", "seeds"]].rename(columns={"num_loops": "R", "label": "configuration"})
-        for name in dict.fromkeys((metric, *costs)):
-            shown[formats.title(name)] = [_or_dash(name, value) for value in rows[name]]
+        shown = rows[["num_loops", "label"]].rename(columns={"num_loops": "R", "label": "configuration"})
+        shown[formats.title(metric)] = [_or_dash(metric, value) for value in rows[metric]]
         shown["gain over fewer loops"] = [_signed(metric, value) for value in rows["gain"]]
+        for name in (cost for cost in costs if cost != metric):
+            shown[formats.title(name)] = [_or_dash(name, value) for value in rows[name]]
+        shown["seeds"] = rows["seeds"]
         st.dataframe(shown, hide_index=True, alt="The best configuration of each loop count with gains and costs")
         st.caption("The best feasible configuration of each loop count, by the first objective's mean over seeds.")
 

@@ -200,8 +200,9 @@ def _comparison_bar(view: StudyView) -> None:
 
 def _table(view: StudyView, frame: pd.DataFrame) -> None:
     budgets = tuple(session.address().budgets.items())
+    tabled = [metric for metric in view.metrics if not metric.startswith("loops/")]  # the Loops page has those
     shown, config = view.derived(
-        ("table", budgets), lambda: frames.display(frame, view.study.search, view.metrics, most=_MOST_ROWS)
+        ("table", budgets), lambda: frames.display(frame, view.study.search, tabled, most=_MOST_ROWS)
     )
     st.dataframe(
         shown,

@@ -8,7 +8,7 @@ cannot be reached they raise a ServiceError, and `tracking_problem` says why.
 import logging
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -70,6 +70,13 @@ class Reader:
         self._lock = Lock()
         self._stores: OrderedDict[str, MlflowRuns] = OrderedDict()
         self._followed: OrderedDict[str, FollowedStudy] = OrderedDict()
+
+    def prepare(self) -> None:
+        """Load MLflow's client, which takes seconds, so that the first curve does not wait for it."""
+        with suppress(ServiceError), service_errors(self.home):
+            from orchestrator.tracking.mlflow_runs import MlflowRuns
+
+            MlflowRuns(self.home, "")
 
     def names(self) -> list[str]:
         """Names of the studies of this home."""
