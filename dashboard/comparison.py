@@ -79,7 +79,8 @@ def metrics_frame(configurations: Sequence[ConfigurationRecord], baseline: Confi
     """One row per metric; a column per configuration, and one with the difference for all but the baseline."""
     names = labels(configurations)
     rows = []
-    for metric in sorted({metric for one in configurations for metric in one.metrics}):
+    metrics = {metric for one in configurations for metric in one.metrics}
+    for metric in sorted(metrics, key=lambda metric: (metric.startswith("loops/"), metric)):
         row = {"metric": metric}
         for name, one in zip(names, configurations, strict=True):
             row[name] = frames.interval_text(metric, one.metrics[metric]) if metric in one.metrics else "-"

@@ -146,6 +146,7 @@ def _tell(checked: _Checked) -> None:
         for problem in checked.problems:
             place, _, message = problem.partition(": ")
             st.markdown(f"`{place}` {message}")
+        actions.choose_options("submit")  # stays where it is, so that what was chosen is kept
         st.button("Start the study", type="primary", disabled=True, width="stretch")
         return
     st.success("The study file is valid.", icon=":material/check:")

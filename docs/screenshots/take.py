@@ -88,7 +88,9 @@ def _take(browser: Browser, url: str, pages: dict[str, str], scheme: str, device
         page.wait_for_timeout(3_000)  # tables and charts paint late
         height = int(page.evaluate("document.querySelector('[data-testid=stMainBlockContainer]').offsetHeight"))
         page.set_viewport_size({"width": _WIDTHS[device], "height": max(500, min(height + 20, _HEIGHTS[device]))})
-        page.wait_for_timeout(1_200)
+        page.wait_for_timeout(1_500)
+        page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+        page.wait_for_function("!document.querySelector('[data-stale=true]')")
         picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
         target = _HERE / f"{name}-{scheme}-{device}.png"
         picture.quantize(_COLOURS).save(target, optimize=True)

@@ -31,7 +31,7 @@ class Visitor:
 
     def says(self, text: "str | re.Pattern[str]", patience: float = 60_000) -> None:
         """Wait until the page says so."""
-        expect(self.page.get_by_text(text).first).to_be_visible(timeout=patience)
+        expect(self.page.get_by_text(text).filter(visible=True).first).to_be_visible(timeout=patience)
 
     def says_no(self, text: str) -> None:
         """Wait until the page says it nowhere."""
@@ -52,6 +52,17 @@ class Visitor:
         field.fill(text)
         field.press("Tab")
         self.settled()
+
+    def choose(self, name: str) -> None:
+        """Choose one of a row of buttons, the last one of that name, and see that it stays chosen."""
+        option = self.page.get_by_role("radio", name=name).last
+        self.page.wait_for_timeout(500)  # what was typed before is on its way
+        self.settled()
+        option.click()
+        expect(option).to_be_checked()
+        self.page.wait_for_timeout(500)
+        self.settled()
+        expect(option).to_be_checked()
 
     def parameters(self) -> dict[str, str]:
         """What the address bar holds."""

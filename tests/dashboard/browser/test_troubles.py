@@ -45,8 +45,7 @@ def test_two_tabs_submit_one_study(
     for tab in tabs:
         tab.fill("Name", "twice")
         tab.fill("Tokens per trial", "40M")
-        tab.page.get_by_role("radio", name="local").click()
-        tab.settled()
+        tab.choose("local")
     for tab in tabs:
         tab.button("Start the study").dblclick()
     for tab in tabs:

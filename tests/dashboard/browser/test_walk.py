@@ -48,8 +48,7 @@ def submit_quickstart(visitor: Visitor, name: str, tokens: str) -> None:
         ("Context", "64"),
     ):
         visitor.fill(label, value)
-    visitor.page.get_by_role("radio", name="local").click()
-    visitor.settled()
+    visitor.choose("local")
 
 
 def test_submit_and_watch(visit: Visit, shared_home: Home) -> None:
@@ -138,8 +137,7 @@ def test_retry_what_failed(visit: Visit, shared_home: Home) -> None:
     visitor = visit("study?study=flaky")
     visitor.says("Failures by reason")
     visitor.button("Retry 1 failed").click()
-    visitor.page.get_by_role("radio", name="local").last.click()
-    visitor.settled()
+    visitor.choose("local")
     visitor.click("Yes, retry 1 failed")
     visitor.says(re.compile("started `plt retry flaky|started plt retry flaky"))
     expect(visitor.button("Retry 1 failed")).to_have_count(0, timeout=PATIENCE)
