@@ -53,7 +53,8 @@ def test_two_tabs_submit_one_study(
     assert len(drivers("twice")) == 1
     assert list_studies(shared_home).count("twice") == 1
     tabs[0].page.reload()
-    tabs[0].says("twice")
+    tabs[0].says(re.compile("RUNNING|CREATED"))
+    assert tabs[0].parameters()["study"] == "twice"
 
 
 def _drives(process: psutil.Process, home: Home, study: str) -> bool:
