@@ -1,1 +1,5 @@
-"""The Streamlit dashboard: pure frames and charts, thin views. Reads through `orchestrator.tracking.reader` only."""
+"""The Streamlit dashboard: pure frames and charts, thin views.
+
+It reads through `orchestrator.tracking.reader` only, and acts through `orchestrator.control` and
+`orchestrator.submission`.
+"""

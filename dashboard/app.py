@@ -1,27 +1,49 @@
-"""The dashboard's entry: four pages under one navigation bar. Started by `plt dashboard`, see `dashboard.launch`.
+"""The dashboard's entry: the pages under one navigation bar. Started by `plt dashboard`, see `dashboard.launch`.
 
-Limits: it reads and never runs anything; long work has no place in a page.
+Limits: it reads, asks drivers and starts them; long work has no place in a page.
 """
 
 from pathlib import Path
 
 import streamlit as st
 
+from dashboard import access
+
 _HERE = Path(__file__).parent
+_STYLE = _HERE / "style.css"
+_PAGES = (
+    ("studies", "Studies", "science"),
+    ("submit", "Submit", "add_circle"),
+    ("study", "Study", "monitoring"),
+    ("trade_offs", "Trade-offs", "scatter_plot"),
+    ("compare", "Compare", "compare_arrows"),
+    ("loops", "Loops", "autorenew"),
+    ("search", "Search", "manage_search"),
+    ("trial", "Trial", "labs"),
+    ("cluster", "Cluster", "dns"),
+)  # file, title and icon
 
 
 def main() -> None:
     """Show the page that the address names."""
     st.set_page_config(page_title="PLT orchestrator", page_icon=str(_HERE / "icon.svg"), layout="wide")
     st.logo(str(_HERE / "icon.svg"), size="small")
-    views = _HERE / "views"
+    st.html(_STYLE)
+    access.require_sign_in()
     pages = [
-        st.Page(views / "studies.py", title="Studies", icon=":material/science:", default=True),
-        st.Page(views / "trade_offs.py", title="Trade-offs", icon=":material/scatter_plot:", url_path="trade-offs"),
-        st.Page(views / "compare.py", title="Compare", icon=":material/compare_arrows:", url_path="compare"),
-        st.Page(views / "trial.py", title="Trial", icon=":material/labs:", url_path="trial"),
+        st.Page(
+            _HERE / "views" / f"{name}.py",
+            title=title,
+            icon=f":material/{icon}:",
+            url_path=None if name == "studies" else name.replace("_", "-"),
+            default=name == "studies",
+        )
+        for name, title, icon in _PAGES
+        if not (name == "submit" and access.read_only())
     ]
-    st.navigation(pages, position="top").run()
+    page = st.navigation(pages, position="top")
+    access.show_account()
+    page.run()
 
 
 main()

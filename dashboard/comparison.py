@@ -4,6 +4,7 @@ A difference is paired: the two configurations are subtracted seed by seed, and 
 differences, so that what a seed does to both cancels (`orchestrator.paired`).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
@@ -23,8 +24,9 @@ def chosen(configurations: Sequence[ConfigurationRecord], fingerprints: Sequence
 def labels(configurations: Sequence[ConfigurationRecord]) -> list[str]:
     """One distinct label per configuration; equal ones are told apart by their fingerprint's first digits."""
     texts = [formats.configuration_label(one.params) for one in configurations]
+    times = Counter(texts)
     return [
-        text if texts.count(text) == 1 else f"{text} ({one.fingerprint[:6]})"
+        text if times[text] == 1 else f"{text} ({one.fingerprint[:6]})"
         for text, one in zip(texts, configurations, strict=True)
     ]
 
@@ -55,7 +57,8 @@ def metrics_frame(configurations: Sequence[ConfigurationRecord], baseline: Confi
     """One row per metric; a column per configuration, and one with the difference for all but the baseline."""
     names = labels(configurations)
     rows = []
-    for metric in sorted({metric for one in configurations for metric in one.metrics}):
+    metrics = {metric for one in configurations for metric in one.metrics}
+    for metric in sorted(metrics, key=lambda metric: (metric.startswith("loops/"), metric)):
         row = {"metric": metric}
         for name, one in zip(names, configurations, strict=True):
             row[name] = frames.interval_text(metric, one.metrics[metric]) if metric in one.metrics else "-"

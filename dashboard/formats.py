@@ -54,11 +54,26 @@ _HELP: Mapping[str, str] = {
 }
 TERMS: Mapping[str, str] = {
     "num_loops": "R: how often the same layers are run per token.",
-    "window": "Width in tokens of the gated sliding-window attention of later loops.",
+    "window": "G-SWA: later loops also look at this many latest tokens with keys and values of their own (gated "
+    "sliding-window attention).",
     "gate_mode": "How later loops mix the shared and their own local attention: a learned gate, or a fixed number.",
+    "variant": "A published set of loop knobs; knobs beside it win over it.",
     "seed": "Replicates of one configuration differ only in their seed.",
-    "front": "Configurations that no other beats in every objective, by their means over seeds.",
+    "seeds": "How many seeds of the configuration are complete.",
+    "lr": "Learning rate at the end of the warm-up.",
+    "configuration": "Everything that decides a result except the seed: model, data and training.",
+    "attempt": "One execution of a trial; a retry is the next attempt.",
+    "front": "Pareto front: configurations that no other beats in every objective, by their means over seeds.",
     "interval": "95 % interval of the mean over seeds (Student's t); one seed has none.",
+    "hypervolume": "How much of the objective space the front covers, from 0 up; it grows while better trade-offs are "
+    "found and levels off when more trials no longer help.",
+    "importance": "PED-ANOVA: how differently a parameter is spread among the best quarter of the trials and among "
+    "all; shares of one.",
+    "infeasible": "Breaks a constraint of the study; drawn hollow and never called best.",
+    "pruned": "Stopped early by the pruner, or known to break a constraint before training.",
+    "budget": "Distinct configurations over the study's whole life, whatever was stopped and continued.",
+    "driver": "The process that runs the study: it asks for trials and sends them to workers.",
+    "baseline": "Differences are counted from this configuration, seed by seed where both have the seed.",
 }
 _SAID_BY_TITLE = ("bits/byte", "x")
 """Units that stand in the title already."""
@@ -101,6 +116,14 @@ def axis(metric: str, values: Iterable[float]) -> Axis:
         ("B", 1.0),
     )
     return Axis(f"{title(metric)} ({name})", scale)
+
+
+def nice_step(span: float) -> float:
+    """About a two-hundredth of a span, as 1, 2 or 5 times a power of ten."""
+    if not span > 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(span / 100))
+    return next(factor * power for factor in (5, 2, 1) if factor * power <= span / 100)
 
 
 def number_pattern(metric: str) -> str:

@@ -14,47 +14,58 @@ from typing import Literal
 import pandas as pd
 
 from dashboard import formats
-from orchestrator.configurations import ConfigurationRecord, group
+from dashboard.configuration_rows import ConfigurationRows, metric_columns
+from orchestrator.cluster_state import ClusterState
+from orchestrator.configurations import ConfigurationRecord
+from orchestrator.formats import byte_count, duration, with_interval
 from orchestrator.formats import unit as metric_unit
-from orchestrator.formats import with_interval
+from orchestrator.left_behind import LeftFile
+from orchestrator.live_state import LiveState, LiveTrial
 from orchestrator.records import StudyRecord, TrialRecord, TrialState
 from orchestrator.statistics import Interval
+from orchestrator.time_left import expected_end
 
+_STANDINGS = ("front", "dominated", "outside", "infeasible", "stopped", "unfinished", "failed")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 Direction = Literal["minimize", "maximize"]
 
 
-def studies_frame(studies: Iterable[StudyRecord]) -> pd.DataFrame:
-    """One row per study, for the page of studies."""
-    columns = [
-        "study",
-        "question",
-        "state",
-        "configurations",
-        "progress",
-        "trials",
-        "failures",
-        "best",
-        "created",
-        "moved",
-    ]
-    return pd.DataFrame([_study_row(study) for study in studies], columns=columns)
+STUDY_COLUMNS = (
+    "study",
+    "question",
+    "state",
+    "configurations",
+    "progress",
+    "trials",
+    "failures",
+    "best",
+    "created",
+    "moved",
+    "ends",
+)
 
 
-def _study_row(study: StudyRecord) -> dict[str, object]:
-    done = sum(1 for configuration in group(study) if configuration.complete)
-    finished = sum(1 for trial in study.trials if trial.state.finished)
+def studies_frame(rows: Iterable[Mapping[str, object]]) -> pd.DataFrame:
+    """One row per study, the newest first, from `study_row`s."""
+    frame = pd.DataFrame(list(rows), columns=list(STUDY_COLUMNS))
+    return frame.sort_values(["created", "study"], ascending=[False, True], ignore_index=True)
+
+
+def study_row(study: StudyRecord, configurations: Sequence[ConfigurationRecord]) -> dict[str, object]:
+    """How a study stands, for the table of studies; `ends` is when it is expected to, while it runs."""
+    done = sum(1 for configuration in configurations if configuration.complete)
     return {
         "study": study.name,
         "question": study.question,
         "state": study.state.value,
         "configurations": f"{done} of {study.budget}",
         "progress": min(100.0, 100 * done / study.budget) if study.budget else 0.0,
-        "trials": finished,
+        "trials": sum(1 for trial in study.trials if trial.state.finished),
         "failures": failures_text(study),
-        "best": best_text(study),
+        "best": best_text(study, configurations),
         "created": (study.created or _EPOCH).astimezone(UTC),
         "moved": last_moved(study),
+        "ends": expected_end(study),
     }
 
 
@@ -65,10 +76,17 @@ def failures_text(study: StudyRecord) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
 
 
-def best_text(study: StudyRecord) -> str:
+def left_text(ends: datetime | None, now: datetime) -> str:
+    """The time until then: `about 3 min 20 s`, or nothing when it is not known."""
+    if ends is None or pd.isna(ends):
+        return ""
+    return f"about {duration((ends - now).total_seconds())}" if ends > now else "any moment"
+
+
+def best_text(study: StudyRecord, configurations: Sequence[ConfigurationRecord]) -> str:
     """The first objective's best mean among feasible, complete configurations, in words."""
     objective = study.objectives[0]
-    able = [one for one in group(study) if one.complete and one.feasible and objective.metric in one.metrics]
+    able = [one for one in configurations if one.complete and one.feasible and objective.metric in one.metrics]
     if not able:
         return "no feasible configuration yet" if study.trials else "nothing yet"
     sign = 1.0 if objective.direction == "minimize" else -1.0
@@ -97,53 +115,14 @@ def to_interval(mean: float, low: float, high: float, n: int) -> Interval:
 
 def configurations_frame(study: StudyRecord, configurations: Sequence[ConfigurationRecord]) -> pd.DataFrame:
     """One row per configuration: identity, knobs that are drawn, standing, every metric's mean and interval."""
-    metrics = sorted({metric for one in configurations for metric in one.metrics})
-    rows = [_configuration_row(one, metrics) for one in configurations]
-    columns = ["fingerprint", "label", "trials", "seeds", "num_loops", "window", "gate", "standing"]
-    columns += [name for name in study.search if name not in columns]
-    return pd.DataFrame(rows, columns=columns + [column for metric in metrics for column in metric_columns(metric)])
-
-
-def metric_columns(metric: str) -> tuple[str, str, str]:
-    """A metric's columns: mean, low, high."""
-    return metric, f"{metric} low", f"{metric} high"
-
-
-def _configuration_row(one: ConfigurationRecord, metrics: Sequence[str]) -> dict[str, object]:
-    row: dict[str, object] = {
-        **one.params,
-        "fingerprint": one.fingerprint,
-        "label": formats.configuration_label(one.params),
-        "trials": [trial.number for trial in one.trials],
-        "seeds": sum(1 for trial in one.trials if trial.state is TrialState.COMPLETE),
-        "num_loops": int(one.knobs.get("num_loops") or 1),
-        "window": one.knobs.get("window"),
-        "gate": formats.gate_kind(one.knobs),
-        "standing": standing(one),
-    }
-    for metric in metrics:
-        interval = one.metrics.get(metric)
-        values = (math.nan,) * 3 if interval is None else (interval.mean, interval.low, interval.high)
-        row |= dict(zip(metric_columns(metric), values, strict=True))
-    return row
-
-
-def standing(one: ConfigurationRecord) -> str:
-    """How a configuration stands: `front`, `dominated`, `infeasible`, `stopped`, `unfinished` or `failed`."""
-    if not one.feasible:
-        return "infeasible"
-    if one.trials and all(trial.state is TrialState.FAIL for trial in one.trials):
-        return "failed"
-    if not one.complete:
-        return "stopped" if any(trial.stopped_at is not None for trial in one.trials) else "unfinished"
-    return "front" if one.on_front else "dominated"
+    return ConfigurationRows().frame(study, configurations)
 
 
 def metrics_of(study: StudyRecord, configurations: Iterable[ConfigurationRecord]) -> list[str]:
-    """Names of the metrics that some complete configuration has, the objectives first."""
+    """Names of the metrics that some complete configuration has: the objectives, then others, loop diagnostics last."""
     known = {metric for one in configurations if one.complete for metric in one.metrics}
     objectives = [objective.metric for objective in study.objectives if objective.metric in known]
-    return objectives + sorted(known.difference(objectives))
+    return objectives + sorted(known.difference(objectives), key=lambda metric: (metric.startswith("loops/"), metric))
 
 
 @dataclass(frozen=True)
@@ -151,27 +130,35 @@ class Column:
     """How a column of numbers is headed and written."""
 
     title: str
-    format: str
+    format: str | None
+    """None for text."""
     help: str | None = None
 
 
 def display(
-    frame: pd.DataFrame, search: Sequence[str], metrics: Sequence[str]
+    frame: pd.DataFrame, search: Sequence[str], metrics: Sequence[str], most: int | None = None
 ) -> tuple[pd.DataFrame, dict[str, Column]]:
     """The configurations' table for people, those on the front first, and how its number columns are written.
+
+    With `most`, only so many rows.
 
     A metric has two columns, mean and half-width of its interval, as numbers in a fitting unit, so that they sort; the
     second is left out while every configuration has one seed.
     """
     order = {
         name: position
-        for position, name in enumerate(("front", "dominated", "infeasible", "stopped", "unfinished", "failed"))
+        for position, name in enumerate(
+            ("front", "dominated", "outside", "infeasible", "stopped", "unfinished", "failed")
+        )
     }
     rows = frame.sort_values("standing", key=lambda column: column.map(order), kind="stable")
+    rows = rows if most is None else rows.head(most)
     shown = rows[["standing", *search, "seeds"]].copy()
     for name in search:
         shown[name] = [formats.plain(value) for value in shown[name]]
-    config: dict[str, Column] = {}
+    config: dict[str, Column] = {
+        name: Column(name, None, formats.TERMS[name]) for name in ("seeds", *search) if name in formats.TERMS
+    }
     for metric in metrics:
         mean, low, high = metric_columns(metric)
         axis = formats.axis(metric, rows[mean].dropna())
@@ -192,6 +179,37 @@ def front(frame: pd.DataFrame, x: str, y: str, x_direction: Direction, y_directi
     better = able[y].cummin() if y_direction == "minimize" else able[y].cummax()
     first = ~better.duplicated() & (able[y] == better)
     return able[first].sort_values(x)
+
+
+def parquet(frame: pd.DataFrame) -> bytes:
+    """The table as a Parquet file; columns of mixed values, such as `learned` and 0.5, become text."""
+    mixed = {
+        name: frame[name].map(plain_or_none)
+        for name in frame.columns
+        if frame[name].dtype == object and frame[name].dropna().map(type).nunique() > 1
+    }
+    return frame.assign(**mixed).to_parquet(index=False)
+
+
+def plain_or_none(value: object) -> str | None:
+    """A value as text, and nothing as nothing."""
+    return None if value is None else str(value)
+
+
+def within(frame: pd.DataFrame, budgets: Mapping[str, float]) -> pd.DataFrame:
+    """The table with what a reader would not spend marked `outside`; a value that is not known is outside, too."""
+    kept = pd.Series(True, index=frame.index)
+    for metric, bound in budgets.items():
+        if metric in frame:
+            kept &= frame[metric].astype(float) <= bound
+    outside = frame["standing"].isin(["front", "dominated"]) & ~kept
+    return frame.assign(standing=frame["standing"].mask(outside, "outside"))
+
+
+def best_first(frame: pd.DataFrame, metric: str, direction: Direction) -> pd.DataFrame:
+    """Feasible, complete configurations that are not outside, by one metric, the best first."""
+    able = frame[frame["standing"].isin(["front", "dominated"])].dropna(subset=[metric])
+    return able.sort_values(metric, ascending=direction == "minimize", kind="stable")
 
 
 def trials_frame(study: StudyRecord) -> pd.DataFrame:
@@ -221,6 +239,45 @@ def _seconds(trial: TrialRecord) -> float:
     return (trial.ended - trial.started).total_seconds()
 
 
+def failures_frame(study: StudyRecord) -> pd.DataFrame:
+    """One row per failed trial, the newest first: which, why, and by which trial it was tried again."""
+    again = {trial.retries: trial.number for trial in study.trials if trial.retries is not None}
+    rows = [
+        (
+            trial.number,
+            trial.failure.get("reason", "unknown"),
+            trial.failure.get("message", ""),
+            f"trial {again[trial.number]}" if trial.number in again else "",
+        )
+        for trial in reversed(study.trials)
+        if trial.failure is not None
+    ]
+    return pd.DataFrame(rows, columns=["trial", "reason", "message", "tried again as"])
+
+
+def running_frame(study: StudyRecord, live: LiveState) -> pd.DataFrame:
+    """One row per running trial: how far its latest attempt is, and how fast."""
+    rows = []
+    for trial in study.trials:
+        if trial.state is TrialState.RUNNING:
+            rows.append(_running_row(trial, live.trials.get(trial.number)))
+    return pd.DataFrame(rows, columns=["trial", "attempt", "configuration", "seed", "done", "tokens/s", "loss"])
+
+
+def _running_row(trial: TrialRecord, live: LiveTrial | None) -> tuple[object, ...]:
+    attempt = trial.attempts[-1].number if trial.attempts else 0
+    known = live if live is not None and live.attempt == attempt else None
+    return (
+        trial.number,
+        attempt,
+        formats.configuration_label(trial.params),
+        trial.seed,
+        100 * known.step / known.steps if known is not None and known.steps else 0.0,
+        round(known.tokens / known.seconds) if known is not None and known.seconds > 0 else None,
+        known.metrics.get("train/loss") if known is not None else None,
+    )
+
+
 def attempts_frame(trial: TrialRecord) -> pd.DataFrame:
     """One row per attempt of a trial."""
     rows = [
@@ -247,3 +304,39 @@ def _facts(facts: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str,
             yield from _facts(value, f"{prefix}{name} / ")
         elif value is not None:
             yield prefix + name, str(value)
+
+
+def files_frame(files: Iterable[LeftFile]) -> pd.DataFrame:
+    """One row per file of a trial."""
+    return pd.DataFrame([(str(one.path), byte_count(one.size)) for one in files], columns=["file", "size"])
+
+
+def nodes_frame(state: ClusterState) -> pd.DataFrame:
+    """One row per node of a Ray cluster."""
+    rows = [
+        (
+            node.name,
+            "head" if node.head else "worker",
+            "alive" if node.alive else "dead",
+            node.devices.get("CPU", 0.0),
+            node.devices.get("GPU", 0.0),
+            gib(node.devices.get("memory", 0.0)),
+            node.why,
+        )
+        for node in state.nodes
+    ]
+    return pd.DataFrame(rows, columns=["node", "role", "state", "CPUs", "GPUs", "memory", "why"])
+
+
+def actors_frame(state: ClusterState) -> pd.DataFrame:
+    """One row per living actor of a Ray cluster."""
+    rows = [
+        (actor.kind, actor.state, actor.node, actor.pid, ", ".join(f"{v:g} {k}" for k, v in actor.needs.items()))
+        for actor in state.actors
+    ]
+    return pd.DataFrame(rows, columns=["actor", "state", "node", "process", "reserves"])
+
+
+def gib(size: float) -> str:
+    """Bytes as GiB with one digit."""
+    return f"{size / 2**30:.1f} GiB"

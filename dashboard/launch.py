@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dashboard import palette
+from dashboard import access, palette
 from orchestrator.errors import ServiceError
 from orchestrator.home import Home
 
@@ -30,7 +30,13 @@ _THEME: Mapping[str, str | tuple[str, ...]] = {
 }
 
 
-def command(host: str, port: int, home: Home) -> tuple[list[str], dict[str, str]]:
+RAY_DASHBOARD = "PLT_RAY_DASHBOARD"
+"""The variable that names a Ray cluster's dashboard, for the Cluster page."""
+
+
+def command(
+    host: str, port: int, home: Home, *, read_only: bool = False, ray_dashboard: str | None = None
+) -> tuple[list[str], dict[str, str]]:
     """The arguments to run, and the variables to add to the environment.
 
     Raises:
@@ -41,6 +47,7 @@ def command(host: str, port: int, home: Home) -> tuple[list[str], dict[str, str]
         "server.address": host,
         "server.port": str(port),
         "server.fileWatcherType": "none",
+        "runner.magicEnabled": "false",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
         **_THEME,
@@ -49,7 +56,8 @@ def command(host: str, port: int, home: Home) -> tuple[list[str], dict[str, str]
     for name, value in flags.items():
         for one in (value,) if isinstance(value, str) else value:
             arguments += [f"--{name}", one]
-    return arguments, {"PLT_HOME": str(home.root)}
+    environment = {"PLT_HOME": str(home.root), access.READ_ONLY: "1" if read_only else "0"}
+    return arguments, environment | ({RAY_DASHBOARD: ray_dashboard} if ray_dashboard else {})
 
 
 def _refuse_busy(host: str, port: int) -> None:

@@ -1,20 +1,28 @@
-"""What the pages read, through caches that all sessions share and that hold a bounded number of records and curves."""
+"""What the pages read, through caches that all sessions share and that hold a bounded number of studies and curves."""
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from threading import Thread
 
 import streamlit as st
 
+from dashboard.study_view import StudyView, StudyViews
+from orchestrator.cluster_state import ClusterState, read_cluster
 from orchestrator.home import Home
 from orchestrator.records import StudyRecord
 from orchestrator.tracking.reader import Curve, Reader, RunLink
 
 REFRESH = 5.0
 """Seconds between two looks at what is new."""
+_MOST_ROWS = 2_000
+"""Rows of the table of studies that are remembered."""
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _reader(home: Home) -> Reader:
-    return Reader(home)
+    reader = Reader(home)
+    Thread(target=reader.prepare, daemon=True, name="prepare-reader").start()
+    return reader
 
 
 def reader() -> Reader:
@@ -22,14 +30,37 @@ def reader() -> Reader:
     return _reader(Home.from_environment())
 
 
-@st.cache_resource(ttl=REFRESH / 2, max_entries=256, show_spinner=False)
-def _study(home: Home, name: str) -> StudyRecord:
-    return _reader(home).study(name)
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _views(home: Home) -> StudyViews:
+    del home
+    return StudyViews()
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _rows(home: Home) -> OrderedDict[str, tuple[Hashable, dict[str, object]]]:
+    del home
+    return OrderedDict()
 
 
 def load_study(name: str) -> StudyRecord:
-    """A study, at most a few seconds old; a PltError when it cannot be read."""
-    return _study(Home.from_environment(), name)
+    """A study as it stands, the same object while it has not changed; a PltError when it cannot be read."""
+    return reader().study(name)
+
+
+def load_view(name: str) -> StudyView:
+    """A study with what is derived from it; a PltError when it cannot be read."""
+    return _views(Home.from_environment()).of(load_study(name))
+
+
+def load_row(name: str) -> dict[str, object]:
+    """A study's row in the table of studies; it is read only when it has changed. A PltError as above."""
+    rows, mark = _rows(Home.from_environment()), reader().mark(name)
+    known = rows.get(name)
+    if known is None or known[0] != mark:
+        known = rows[name] = (mark, load_view(name).row)
+        while len(rows) > _MOST_ROWS:
+            rows.popitem(last=False)
+    return known[1]
 
 
 @st.cache_data(ttl=REFRESH, max_entries=256, show_spinner=False)
@@ -60,3 +91,9 @@ def _run_link(home: Home, study: str, number: int) -> RunLink | None:
 def load_run_link(study: str, number: int) -> RunLink | None:
     """Where a trial's MLflow run is; a ServiceError when MLflow cannot be read."""
     return _run_link(Home.from_environment(), study, number)
+
+
+@st.cache_data(ttl=REFRESH, max_entries=8, show_spinner=False)
+def load_cluster(address: str) -> ClusterState:
+    """What a Ray cluster has and does; a ServiceError when its dashboard does not answer."""
+    return read_cluster(address)

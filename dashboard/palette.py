@@ -15,6 +15,7 @@ GREY = "#8A8F98"
 SERIES = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY)
 """For things without an order of their own, such as the configurations of a comparison."""
 
+_SERIES_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
 _BY_LOOPS = {1: BLUE, 2: ORANGE, 3: GREEN, 4: RED, 5: PURPLE, 6: SKY}
 GATE_SYMBOLS: Mapping[str, str] = {"no local branch": "circle", "learned gate": "diamond", "fixed gate": "square"}
 
@@ -62,3 +63,8 @@ def state_colour(state: str) -> str:
 def state_badge(state: str) -> tuple[str, str]:
     """Streamlit's name of the state's colour, and its icon."""
     return _STATE_BADGES.get(state, ("gray", ":material/schedule:"))
+
+
+def series_symbol(index: int) -> str:
+    """Its symbol, so that colour is not all that tells things apart."""
+    return _SERIES_SYMBOLS[index % len(_SERIES_SYMBOLS)]

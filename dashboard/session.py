@@ -5,7 +5,7 @@ the bar when the page changes. Widgets follow the address: each is set from it b
 change.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,11 +14,20 @@ import streamlit as st
 
 from dashboard import formats, frames, palette
 from dashboard.address import Address, CurveAxis
-from dashboard.loading import load_study, reader
+from dashboard.loading import load_row, load_study, load_view, reader
 from orchestrator.errors import PltError, ServiceError
 from orchestrator.records import StudyRecord
+from orchestrator.spec.written_file import to_text
 
 _ADDRESS = "address"
+STUDY_PAGES = (
+    ("trade_offs", "Trade-offs", "scatter_plot"),
+    ("compare", "Compare", "compare_arrows"),
+    ("loops", "Loops", "autorenew"),
+    ("search", "Search", "manage_search"),
+    ("trial", "Trials", "labs"),
+)
+"""Pages about one study: file, title and icon."""
 
 
 def address() -> Address:
@@ -33,6 +42,12 @@ def go(to: Address) -> None:
     st.session_state[_ADDRESS] = to
     if st.query_params.to_dict() != to.to_params():
         st.query_params.from_dict(to.to_params())
+
+
+def open_page(page: str, **changes: Any) -> None:
+    """Go to another page about the same study, with some fields of the address changed."""
+    go(replace(address(), **changes))
+    st.switch_page(f"views/{page}.py", query_params=address().to_params())
 
 
 def choice(label: str, field: str, options: Sequence[Any], value: Any, **how: Any) -> Any:
@@ -90,11 +105,26 @@ def choose_study() -> StudyRecord | None:
 
 def _latest(names: Sequence[str]) -> str:
     """The study that moved last, of those that can be read."""
-    moved = {}
+    moved: dict[str, Any] = {}
     for name in names:
         with suppress(PltError):  # its own page says what is wrong with it
-            moved[name] = frames.last_moved(load_study(name))
+            moved[name] = load_row(name)["moved"]
     return max(moved, key=lambda name: moved[name]) if moved else names[0]
+
+
+def spec_text(study: StudyRecord) -> str:
+    """The study file, as it was resolved."""
+    return load_view(study.name).derived("spec", lambda: to_text(study.spec)) if study.spec else ""
+
+
+def written_columns(columns: Mapping[str, frames.Column]) -> dict[str, Any]:
+    """How Streamlit is to write and head columns."""
+    return {
+        name: st.column_config.Column(column.title, help=column.help)
+        if column.format is None
+        else st.column_config.NumberColumn(column.title, format=column.format, help=column.help)
+        for name, column in columns.items()
+    }
 
 
 def badge(state: str, message: str = "") -> None:
@@ -103,17 +133,47 @@ def badge(state: str, message: str = "") -> None:
     st.markdown(f":{colour}-badge[{icon} {state}] {message}")
 
 
-def choose_curve(study: StudyRecord, metrics: Sequence[str]) -> tuple[str, CurveAxis]:
-    """Metric and horizontal axis of the learning curves: the address', else the first objective, else a loss."""
+def choose_curve(study: StudyRecord, metrics: Sequence[str]) -> tuple[str, CurveAxis, int]:
+    """Metric, horizontal axis and smoothing of the learning curves: the address', else the first objective's, else a
+    loss'."""
     here = address()
     preferred = (here.curve, *(objective.metric for objective in study.objectives), "val/loss", "train/loss", *metrics)
     value = next(metric for metric in preferred if metric in metrics)
-    left, right, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
+    left, middle, right = st.columns([2, 2, 2], vertical_alignment="bottom")
     with left:
         metric = choice("Curve", "curve", metrics, value, format_func=formats.title)
+    with middle:
+        by = switch("Over", "by", ("step", "tokens", "time"), here.by or "step")
     with right:
-        by = switch("Over", "by", ("step", "tokens"), here.by or "step", label_visibility="collapsed")
-    return metric, by
+        smooth = choice(
+            "Smoothing",
+            "smooth",
+            (1, 3, 5, 10, 25, 50),
+            here.smooth if here.smooth in (1, 3, 5, 10, 25, 50) else 1,
+            format_func=lambda reports: "none" if reports == 1 else f"mean of {reports} reports",
+        )
+    return metric, by, smooth
+
+
+_IMAGE_FORMAT = "image-format"
+
+
+def choose_image_format() -> None:
+    """What the camera above each chart saves."""
+    st.session_state[_IMAGE_FORMAT] = st.session_state.get(_IMAGE_FORMAT, "PNG")
+    st.segmented_control(
+        "Camera of charts saves",
+        ("PNG", "SVG"),
+        key=_IMAGE_FORMAT,
+        required=True,
+        help="The camera is in the bar that appears above a chart when the pointer is over it.",
+    )
+
+
+def image_config(name: str) -> dict[str, Any]:
+    """A chart's bar of buttons: without the maker's logo, its camera saving under this name."""
+    kind = str(st.session_state.get(_IMAGE_FORMAT, "PNG")).lower()
+    return {"displaylogo": False, "toImageButtonOptions": {"format": kind, "filename": name, "scale": 2}}
 
 
 def nothing_yet() -> None:

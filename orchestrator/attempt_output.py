@@ -11,7 +11,7 @@ from orchestrator.records import AttemptRecord, TrialRecord
 from orchestrator.trial_name import find_trial
 from workers.attempt_folder import AttemptFolder
 
-_EVERY_SECONDS = 0.5
+_EVERY_SECONDS, _TAIL_BYTES = 0.5, 256 * 1024
 
 
 class AttemptOutput:
@@ -87,6 +87,17 @@ class AttemptOutput:
 
     def _path(self, attempt: int) -> Path:
         return AttemptFolder(self._home.attempt(self._name, self._number, attempt)).output
+
+
+def output_tail(home: Home, study: str, number: int, attempt: int, most: int) -> list[str] | None:
+    """The last lines that an attempt printed, as far as the file's last 256 KiB have them; None without a file."""
+    path = AttemptFolder(home.attempt(study, number, attempt)).output
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return None
+    lines, _ = _lines(path, max(0, size - _TAIL_BYTES))
+    return lines[-most:]
 
 
 def _lines(path: Path, offset: int, *, whole: bool = False) -> tuple[list[str], int]:

@@ -32,16 +32,43 @@ class ConfigurationRecord:
     """Whether no feasible, complete configuration is at least as good in every objective and better in one."""
 
 
+class Grouping:
+    """The configurations of one study at successive moments: only what changed since the last time is worked out.
+
+    Trials are compared by identity: a reader that follows a study (`orchestrator.followed_study`) hands out the same
+    record while a trial stays as it is. Not for several threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, ConfigurationRecord] = {}
+
+    def group(self, study: StudyRecord) -> list[ConfigurationRecord]:
+        """The configurations in the order in which they were asked, those on the front marked.
+
+        A configuration that stands as before is the same object as before.
+        """
+        replicates: dict[str, list[TrialRecord]] = {}
+        for trial in study.trials:
+            replicates.setdefault(trial.configuration, []).append(trial)
+        configurations = [self._configuration(fingerprint, trials) for fingerprint, trials in replicates.items()]
+        candidates = [one for one in configurations if one.complete and one.feasible]
+        best = pareto_front([_costs(one, study.objectives) for one in candidates])
+        on_front = {candidates[index].fingerprint for index in best}
+        marked = [_marked(one, one.fingerprint in on_front) for one in configurations]
+        self._known = {one.fingerprint: one for one in marked}
+        return marked
+
+    def _configuration(self, fingerprint: str, trials: list[TrialRecord]) -> ConfigurationRecord:
+        known = self._known.get(fingerprint)
+        if known is None or len(known.trials) != len(trials):
+            return _configuration(trials)
+        unchanged = all(before is now for before, now in zip(known.trials, trials, strict=True))
+        return known if unchanged else _configuration(trials)
+
+
 def group(study: StudyRecord) -> list[ConfigurationRecord]:
     """The study's configurations in the order in which they were asked, those on the front marked."""
-    replicates: dict[str, list[TrialRecord]] = {}
-    for trial in study.trials:
-        replicates.setdefault(trial.configuration, []).append(trial)
-    configurations = [_configuration(trials) for trials in replicates.values()]
-    candidates = [one for one in configurations if one.complete and one.feasible]
-    best = pareto_front([_costs(one, study.objectives) for one in candidates])
-    on_front = {candidates[index].fingerprint for index in best}
-    return [replace(one, on_front=one.fingerprint in on_front) for one in configurations]
+    return Grouping().group(study)
 
 
 def front(study: StudyRecord) -> list[ConfigurationRecord]:
@@ -50,19 +77,16 @@ def front(study: StudyRecord) -> list[ConfigurationRecord]:
 
 
 def pareto_front(costs: Sequence[Sequence[float]]) -> set[int]:
-    """Positions of the points that none dominates; every cost is to be small, and equal points are all kept.
+    """Positions of the points that none dominates; every cost is to be small, and equal points are all kept."""
+    if not costs:
+        return set()
+    if len(costs[0]) == 1:  # moocore compares from two objectives on
+        least = min(cost[0] for cost in costs)
+        return {index for index, cost in enumerate(costs) if cost[0] == least}
+    import moocore
+    import numpy as np
 
-    In lexicographic order a point can only be dominated by one before it, and if so then by one on the front.
-    """
-    best: list[int] = []
-    for index in sorted(range(len(costs)), key=lambda position: tuple(costs[position])):
-        if not any(_dominates(costs[other], costs[index]) for other in best):
-            best.append(index)
-    return set(best)
-
-
-def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
-    return tuple(one) != tuple(other) and all(a <= b for a, b in zip(one, other, strict=True))
+    return set(np.flatnonzero(moocore.is_nondominated(np.array(costs, dtype=float), keep_weakly=True)).tolist())
 
 
 def _costs(configuration: ConfigurationRecord, objectives: Iterable[Objective]) -> tuple[float, ...]:
@@ -96,3 +120,7 @@ def _columns(rows: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
     return columns
+
+
+def _marked(one: ConfigurationRecord, on_front: bool) -> ConfigurationRecord:
+    return one if one.on_front == on_front else replace(one, on_front=on_front)

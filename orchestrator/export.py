@@ -57,12 +57,7 @@ def study_summary(study: StudyRecord) -> dict[str, Any]:
 
 def export_trials(study: StudyRecord, file_format: str, output: Path | None) -> None:
     """Write every trial as a JSON list, or one row per trial as CSV or Parquet."""
-    if file_format == "json":
-        payload = (json.dumps([trial_to_plain(trial) for trial in study.trials], indent=2) + "\n").encode()
-    elif file_format == "csv":
-        payload = _csv(study).encode()
-    else:
-        payload = _parquet(study)
+    payload = exported(study, file_format)
     if output is None:
         sys.stdout.buffer.write(payload)
         return
@@ -72,6 +67,13 @@ def export_trials(study: StudyRecord, file_format: str, output: Path | None) -> 
         raise ServiceError(
             f"cannot write {output} ({error.strerror}); give --output a path that you may write"
         ) from None
+
+
+def exported(study: StudyRecord, file_format: str) -> bytes:
+    """The file: `json`, `csv` or `parquet`."""
+    if file_format == "json":
+        return (json.dumps([trial_to_plain(trial) for trial in study.trials], indent=2) + "\n").encode()
+    return _csv(study).encode() if file_format == "csv" else _parquet(study)
 
 
 def trial_rows(study: StudyRecord) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@
       studies/NAME/optuna.journal      the truth about the study's trials
       studies/NAME/driver.lock         held by the driver while it runs
       studies/NAME/live.json           what its trials are doing, for whoever watches
+      studies/NAME/launch.json         the driver that the dashboard started last, if it started one
+      studies/NAME/driver.log          what that driver printed
       studies/NAME/untracked.jsonl     what MLflow has not taken yet, and how much of the file it has
       studies/NAME/trials/N/attempt-K/ checkpoint of one attempt
       studies/NAME/trials/N/loops.csv  loop diagnostics of the trained model, written by the driver
@@ -98,6 +100,18 @@ class Home:
     def live(self, name: str) -> Path:
         """What the study's running trials are doing, written by its driver about once a second."""
         return self.study(name) / "live.json"
+
+    def launch(self, name: str) -> Path:
+        """Which driver was started for the study from outside a terminal, and how."""
+        return self.study(name) / "launch.json"
+
+    def driver_output(self, name: str) -> Path:
+        """What that driver printed."""
+        return self.study(name) / "driver.log"
+
+    def launch_lock(self, name: str) -> Path:
+        """Held while a driver is started, so that nobody starts a second one."""
+        return self.study(name) / "launch.lock"
 
     def spool(self, name: str) -> Path:
         """What the study's tracker said and MLflow has not taken yet."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import optuna
 from optuna.storages import JournalStorage
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial as StoredTrial
 
 from orchestrator import stored_trial
 from orchestrator.driver_lock import living_driver
@@ -20,6 +20,8 @@ from orchestrator.home import Home
 from orchestrator.journal_file import JournalFile, Trouble, give_up
 from orchestrator.records import Objective, StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.spec import StudySpec
+
+__all__ = ["StoredTrial", "create_journal", "open_journal", "our_trials", "study_record", "trial_record"]
 
 
 def create_journal(spec: StudySpec, path: Path, now: datetime) -> None:
@@ -53,12 +55,12 @@ def open_journal(path: Path, name: str, on_trouble: Trouble = give_up) -> Journa
     return storage
 
 
-def our_trials(storage: JournalStorage, study_id: int) -> list[FrozenTrial]:
+def our_trials(storage: JournalStorage, study_id: int) -> list[StoredTrial]:
     """Trials that `Study.ask` made; what others enqueue through Optuna is not part of the study."""
     return [trial for trial in storage.get_all_trials(study_id, deepcopy=False) if "configuration" in trial.user_attrs]
 
 
-def trial_record(trial: FrozenTrial) -> TrialRecord:
+def trial_record(trial: StoredTrial) -> TrialRecord:
     """What is known of one of our trials; infeasible and failed ones have no values, whatever they measured."""
     return stored_trial.trial_record(
         number=trial.number,

@@ -1,13 +1,18 @@
-"""Page: every study, how it stands and what it found so far. A row opens the study's trade-offs."""
+"""Page: every study, how it stands and what it found so far. A row opens the study."""
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pandas as pd
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from dashboard import formats, frames, palette, session
+from dashboard import access, formats, frames, palette, session
 from dashboard.address import Address
-from dashboard.loading import REFRESH, load_study, reader
+from dashboard.loading import REFRESH, load_row, reader
 from orchestrator.errors import PltError
-from orchestrator.records import StudyRecord, StudyState
+
+_SHOWN = ("study", "state", "progress", "configurations", "left", "failures", "best", "moved", "question")
 
 
 @st.fragment(run_every=REFRESH)
@@ -17,12 +22,13 @@ def render() -> None:
     if not names:
         session.nothing_yet()
         return
-    studies = _load(names)
-    frame = frames.studies_frame(studies).sort_values(["created", "study"], ascending=[False, True], ignore_index=True)
-    _totals(studies)  # newest first: an order that does not change between drawing a row and clicking it
-    shown = frame[["study", "state", "progress", "configurations", "trials", "failures", "best", "moved", "question"]]
+    rows = _load(names)
+    frame = frames.studies_frame(rows)
+    now = datetime.now(UTC)
+    frame["left"] = [frames.left_text(ends, now) for ends in frame["ends"]]
+    _totals(frame)  # newest first: an order that does not change between drawing a row and clicking it
     event = st.dataframe(
-        shown.style.map(_state_style, subset=["state"]),
+        frame[list(_SHOWN)].style.map(_state_style, subset=["state"]),
         key="studies",
         hide_index=True,
         on_select="rerun",
@@ -30,34 +36,49 @@ def render() -> None:
         column_config=_columns(),
         alt="Every study with its state, progress and best result",
     )
-    st.caption("Click the box at the left of a row to open the study. All times are UTC.")
-    if rows := event["selection"]["rows"]:
-        target = Address(study=str(frame["study"].iloc[rows[0]]))
+    _below(frame)
+    if selected := event["selection"]["rows"]:
+        target = Address(study=str(frame["study"].iloc[selected[0]]))
         session.go(target)
-        st.switch_page("views/trade_offs.py", query_params=target.to_params())
+        st.switch_page("views/study.py", query_params=target.to_params())
 
 
-def _load(names: list[str]) -> list[StudyRecord]:
+def _load(names: Sequence[str]) -> list[dict[str, object]]:
     """Every study that can be read; what is wrong with the others is said on the page."""
-    studies = []
+    rows = []
     for name in names:
         try:
-            studies.append(load_study(name))
+            rows.append(load_row(name))
         except PltError as error:
             st.warning(f"{name}: {error}")
-    return studies
+    return rows
 
 
-def _totals(studies: list[StudyRecord]) -> None:
-    trials = [trial for study in studies for trial in study.trials]
+def _totals(frame: pd.DataFrame) -> None:
     numbers = {
-        "Studies": len(studies),
-        "Running now": sum(1 for study in studies if study.state is StudyState.RUNNING),
-        "Trials finished": sum(1 for trial in trials if trial.state.finished),
-        "Trials failed": sum(1 for trial in trials if trial.failure is not None),
+        "Studies": len(frame),
+        "Running now": int((frame["state"] == "RUNNING").sum()),
+        "Trials finished": int(frame["trials"].sum()),
+        "With failures": int((frame["failures"] != "").sum()),
     }
-    for column, (label, value) in zip(st.columns(len(numbers)), numbers.items(), strict=True):
-        column.metric(label, value, border=True)
+    with st.container(horizontal=True, gap="small"):
+        for label, value in numbers.items():
+            st.metric(label, f"{value:,}", border=True)
+
+
+def _below(frame: pd.DataFrame) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption("Click the box at the left of a row to open the study. All times are UTC.")
+        st.download_button(
+            "CSV",
+            frame.drop(columns="ends").to_csv(index=False),
+            file_name="studies.csv",
+            mime="text/csv",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+        if not access.read_only():
+            st.page_link("views/submit.py", label="Submit a study", icon=":material/add_circle:")
 
 
 def _state_style(state: object) -> str:
@@ -73,8 +94,8 @@ def _columns() -> dict[str, ColumnConfig]:
         "progress": column.ProgressColumn(
             "Progress", format="%d %%", max_value=100, help="Share of the budget's configurations that are done."
         ),
-        "configurations": column.TextColumn("Configurations", help="Done, of the study's budget."),
-        "trials": column.NumberColumn("Trials", help=formats.TERMS["seed"]),
+        "configurations": column.TextColumn("Configurations", help=formats.TERMS["budget"]),
+        "left": column.TextColumn("Time left", help="At the pace of the latest trials, at most."),
         "failures": column.TextColumn("Failures", help="Failed trials by reason."),
         "best": column.TextColumn("Best so far", help="First objective; feasible and complete configurations only."),
         "moved": column.DatetimeColumn("Last activity", format="distance"),

@@ -3,10 +3,16 @@
 import streamlit as st
 
 from dashboard import charts, formats, frames, session
-from dashboard.loading import REFRESH, load_curve_metrics, load_curves, load_run_link
+from dashboard.loading import REFRESH, load_curve_metrics, load_curves, load_run_link, load_view
+from orchestrator.attempt_output import output_tail
 from orchestrator.errors import ServiceError
+from orchestrator.export import exported
 from orchestrator.formats import duration, with_unit
+from orchestrator.home import Home
+from orchestrator.left_behind import left_behind
 from orchestrator.records import StudyRecord, TrialRecord, TrialState
+
+_LOG_LINES, _MOST_ROWS = 200, 1_000
 
 
 @st.fragment(run_every=REFRESH)
@@ -25,11 +31,25 @@ def render() -> None:
         _failure(trial)
         _curve(study, trial)
         _attempts(trial)
+        _log(study, trial)
     with right:
         _tables(trial)
+        _files(study, trial)
         _run(study, trial)
     with st.expander(f"All {len(study.trials)} trials"):
-        st.dataframe(frames.trials_frame(study), hide_index=True, alt="Every trial of the study")
+        view = load_view(study.name)
+        shown = view.derived("trials", lambda: frames.trials_frame(study))
+        st.dataframe(shown.tail(_MOST_ROWS), hide_index=True, alt="Every trial of the study")
+        if len(shown) > _MOST_ROWS:
+            st.caption(f"The last {_MOST_ROWS:,} of {len(shown):,}; the download has all.")
+        st.download_button(
+            "CSV, as `plt export` writes it",
+            lambda: exported(study, "csv"),
+            file_name=f"{study.name}-trials.csv",
+            mime="text/csv",
+            icon=":material/download:",
+            on_click="ignore",
+        )
 
 
 def _choose(study: StudyRecord) -> TrialRecord:
@@ -96,12 +116,12 @@ def _curve(study: StudyRecord, trial: TrialRecord) -> None:
         if not metrics:
             st.caption("No curve: this trial has reported nothing.")
             return
-        metric, by = session.choose_curve(study, metrics)
+        metric, by, smooth = session.choose_curve(study, metrics)
         curves = load_curves(study.name, [trial.number], metric)
     except ServiceError as error:
         session.tracking_notice(error)
         return
-    figure = charts.curves_figure({f"trial {trial.number}": list(curves.values())}, metric, by)
+    figure = charts.curves_figure({f"trial {trial.number}": list(curves.values())}, metric, by, smooth)
     st.plotly_chart(figure, key="curve", alt=f"{formats.title(metric)} of trial {trial.number} in training")
 
 
@@ -115,6 +135,32 @@ def _attempts(trial: TrialRecord) -> None:
         if attempt.failure and attempt.failure.get("traceback") and attempt.failure != trial.failure:
             with st.expander(f"Traceback of attempt {attempt.number}"):
                 st.code(attempt.failure["traceback"], language="python")
+
+
+def _log(study: StudyRecord, trial: TrialRecord) -> None:
+    """The end of what the latest attempt printed."""
+    st.subheader("Output of the last attempt", help=f"All of it: `plt logs {study.name}/{trial.number}`.")
+    if not trial.attempts:
+        st.caption("No attempt, no output.")
+        return
+    lines = output_tail(Home.from_environment(), study.name, trial.number, trial.attempts[-1].number, _LOG_LINES)
+    if lines is None:
+        st.caption("It has no output here, if it printed any.")
+    else:
+        st.code("\n".join(lines) or "nothing", language=None, height=300 if len(lines) > 12 else "content")
+
+
+def _files(study: StudyRecord, trial: TrialRecord) -> None:
+    st.subheader("Files", help="What the attempts left behind, below the home folder.")
+    frame = frames.files_frame(left_behind(Home.from_environment(), study.name, trial.number))
+    if frame.empty:
+        st.caption("Nothing on this machine.")
+        return
+    st.dataframe(frame, hide_index=True, alt="Files of the trial with their sizes")
+    models = [name for name in frame["file"] if name.endswith("checkpoint/model.safetensors")]
+    if models:
+        folder = models[-1].removesuffix("/model.safetensors")
+        st.code(f'model = load_pretrained("{folder}")', language="python", wrap_lines=True)
 
 
 def _tables(trial: TrialRecord) -> None:

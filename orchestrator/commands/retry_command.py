@@ -22,10 +22,10 @@ def command(study: str, failed: bool, backend: str, address: str | None, quiet: 
     """
     del failed
     from orchestrator.asking import Asking
+    from orchestrator.control import require_failed
     from orchestrator.corpora import corpus_fingerprints
     from orchestrator.driver_lock import living_driver
     from orchestrator.driving import drive
-    from orchestrator.errors import StudyError
     from orchestrator.home import Home
     from orchestrator.requests import RequestKind
     from orchestrator.studies import read_spec, read_study
@@ -35,10 +35,7 @@ def command(study: str, failed: bool, backend: str, address: str | None, quiet: 
     if living_driver(home, study) is not None:
         click.echo(Asking(home, study).ask(RequestKind.RETRY_FAILED))
         return 0
-    trials = read_study(home, study).trials
-    retried = {trial.retries for trial in trials}
-    if not [trial for trial in trials if trial.failure is not None and trial.number not in retried]:
-        raise StudyError(f"study {study} has no failed trial to try again; see `plt status {study}`")
+    require_failed(read_study(home, study))
     listener = make_listener(silent=quiet or as_json)
     record = drive(
         spec,

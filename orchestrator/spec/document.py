@@ -41,11 +41,14 @@ class Document:
         return f"{self.file}:1"
 
 
-def read_document(file: FilePath, above: tuple[FilePath, ...] = ()) -> Document:
-    """Read one file and the files it is based on; a `SpecError` names the file and the line."""
+def read_document(file: FilePath, above: tuple[FilePath, ...] = (), text: str | None = None) -> Document:
+    """Read one file and the files it is based on; a `SpecError` names the file and the line.
+
+    With `text`, that is read as if it stood in the file.
+    """
     if file.resolve() in above:
         raise SpecError(f"{file}:1: base: the files are based on each other; let one of them stand alone")
-    document = _Reader(file).read()
+    document = _Reader(file, text).read()
     base = document.data.pop("base", None)
     if base is None:
         return document
@@ -78,8 +81,8 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any], *, replace_whole:
 class _Reader:
     """Turns one file into plain data and collects what YAML allows but a study file does not."""
 
-    def __init__(self, file: FilePath) -> None:
-        self._document = Document(file)
+    def __init__(self, file: FilePath, text: str | None) -> None:
+        self._document, self._text = Document(file), text
         self._problems: list[Problem] = []
         self._count = 0
 
@@ -95,7 +98,8 @@ class _Reader:
     def _load(self) -> object:
         file = self._document.file
         try:
-            return YAML(typ="rt").load(file.read_text(encoding="utf-8"))
+            text = file.read_text(encoding="utf-8") if self._text is None else self._text
+            return YAML(typ="rt").load(text)
         except OSError as error:
             raise SpecError(f"{file}: cannot be read ({error.strerror}); give the path of a study file") from error
         except UnicodeDecodeError as error:

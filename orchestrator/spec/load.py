@@ -14,13 +14,13 @@ from orchestrator.spec.study_spec import StudySpec
 from workers.config.mixture import parse_corpus, write_corpus
 
 
-def load_spec(path: Path, *, files_here: bool = True) -> StudySpec:
+def load_spec(path: Path, *, files_here: bool = True, text: str | None = None) -> StudySpec:
     """Read and check a study file; a `SpecError` has a `file:line: ...` line for every problem.
 
     With `files_here` the text that a `files:GLOB` names is looked at too; a remote cluster may have it where this
-    machine does not.
+    machine does not. With `text`, that is read as if it stood in the file.
     """
-    document = read_document(path)
+    document = read_document(path, text=text)
     data = _with_absolute_globs(document.data, path.resolve().parent)
     data, misfits = with_checkpoint(data, path.resolve().parent)
     if misfits:

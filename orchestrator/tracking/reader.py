@@ -6,15 +6,20 @@ cannot be reached they raise a ServiceError, and `tracking_problem` says why.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import ServiceError, StudyError
+from orchestrator.followed_study import FollowedStudy, standing_mark
 from orchestrator.home import Home
+from orchestrator.live_state import LiveState, read_live
 from orchestrator.records import StudyRecord
-from orchestrator.studies import list_studies, read_study
+from orchestrator.requests import Request
+from orchestrator.studies import list_studies
 from orchestrator.tracking import projection
 from orchestrator.tracking.mlflow_connection import is_server, service_errors
 from orchestrator.tracking.tracked_run import Point, TrackedRun
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _logger = logging.getLogger(__name__)
+_MOST_STUDIES = 32
+"""Studies that are followed at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +43,8 @@ class Curve:
     """Training tokens seen at each step; NaN where the report did not say."""
     values: tuple[float, ...]
     """NaN where the value was not finite."""
+    seconds: tuple[float, ...] = ()
+    """Wall time since the attempt began, at each step; NaN where the report did not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,19 +59,56 @@ class RunLink:
 
 
 class Reader:
-    """Reads one home. Cheap to make; MLflow is imported when the first curve is asked for."""
+    """Reads one home. Cheap to make; MLflow is imported when the first curve is asked for.
+
+    Studies that were read lately are followed: reading one again costs what is new in its journal. Several threads may
+    share a reader.
+    """
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self._stores: dict[str, MlflowRuns] = {}
+        self._lock = Lock()
+        self._stores: OrderedDict[str, MlflowRuns] = OrderedDict()
+        self._followed: OrderedDict[str, FollowedStudy] = OrderedDict()
+
+    def prepare(self) -> None:
+        """Load MLflow's client, which takes seconds, so that the first curve does not wait for it."""
+        with suppress(ServiceError), service_errors(self.home):
+            from orchestrator.tracking.mlflow_runs import MlflowRuns
+
+            MlflowRuns(self.home, "")
 
     def names(self) -> list[str]:
         """Names of the studies of this home."""
         return list_studies(self.home)
 
     def study(self, name: str) -> StudyRecord:
-        """One study with all its trials; a StudyError when there is none of that name."""
-        return read_study(self.home, name)
+        """One study with all its trials, the same object while it has not changed.
+
+        A StudyError when there is none of that name.
+        """
+        return self._follow(name).read()
+
+    def pending(self, name: str) -> list[Request]:
+        """What a study's driver was asked and has not answered yet, the oldest first."""
+        return self._follow(name).pending()
+
+    def mark(self, name: str) -> Hashable:
+        """Equal at two moments when the study stood the same at both; costs microseconds."""
+        return standing_mark(self.home, name)
+
+    def live(self, name: str) -> LiveState:
+        """What its running trials are doing; nothing where that cannot be read."""
+        return read_live(self.home.live(name)) or LiveState()
+
+    def _follow(self, name: str) -> FollowedStudy:
+        """The study's follower; the one that was asked longest ago makes room."""
+        with self._lock:
+            followed = self._followed.get(name)
+            if followed is None:
+                followed = self._followed[name] = FollowedStudy(self.home, name)
+            _keep_latest(self._followed, name)
+            return followed
 
     def studies(self) -> list[StudyRecord]:
         """Every study that can be read, the one that moved last first."""
@@ -84,7 +130,10 @@ class Reader:
         with self._mlflow(study) as store:
             for number, run in _found(store, numbers).items():
                 if points := store.history(run.run_id, metric):
-                    curves[number] = _curve(points, store.history(run.run_id, projection.TOKENS), max_points)
+                    tokens, seconds = (
+                        store.history(run.run_id, name) for name in (projection.TOKENS, projection.SECONDS)
+                    )
+                    curves[number] = _curve(points, tokens, seconds, max_points)
         return curves
 
     def curve_metrics(self, study: str, numbers: Iterable[int]) -> list[str]:
@@ -122,7 +171,17 @@ class Reader:
                 store = self._stores[study] = MlflowRuns(self.home, study)
                 created = self.study(study).created if self.home.journal(study).exists() else None
                 store.created = created.isoformat() if created else None
+            with self._lock:
+                _keep_latest(self._stores, study)
             yield store
+
+
+def _keep_latest(kept: "OrderedDict[str, Any]", name: str) -> None:
+    """Move one to the end, and drop the first ones while there are too many."""
+    if name in kept:
+        kept.move_to_end(name)
+    while len(kept) > _MOST_STUDIES:
+        kept.popitem(last=False)
 
 
 def _found(store: "MlflowRuns", numbers: Iterable[int]) -> dict[int, TrackedRun]:
@@ -137,14 +196,20 @@ def _reported(run: TrackedRun) -> set[str]:
     return set(run.metrics) if listed is None else set(listed.split(","))
 
 
-def _curve(points: Sequence[Point], tokens: Sequence[Point], max_points: int) -> Curve:
-    tokens_at = {point.step: point.value for point in tokens}
+def _curve(points: Sequence[Point], tokens: Sequence[Point], seconds: Sequence[Point], max_points: int) -> Curve:
     kept = _thinned(points, max_points)
     return Curve(
         steps=tuple(point.step for point in kept),
-        tokens=tuple(tokens_at.get(point.step, float("nan")) for point in kept),
+        tokens=_at(tokens, kept),
         values=tuple(point.value for point in kept),
+        seconds=_at(seconds, kept),
     )
+
+
+def _at(series: Sequence[Point], kept: Sequence[Point]) -> tuple[float, ...]:
+    """What another metric was at the steps that are kept; NaN where it was not reported."""
+    known = {point.step: point.value for point in series}
+    return tuple(known.get(point.step, float("nan")) for point in kept)
 
 
 def _thinned(points: Sequence[Point], most: int) -> list[Point]:

@@ -60,3 +60,15 @@ def test_a_click_toggles_and_a_box_adds() -> None:
     assert address.toggled(("b",)).picks == ("a", "b")
     assert address.toggled(("a",)).picks == ()
     assert address.toggled(("b", "a", "c")).picks == ("a", "b", "c")
+
+
+def test_budgets_and_smoothing_travel_and_nonsense_does_not() -> None:
+    address = Address(study="s", budgets={"decode/ms_per_token": 12.0, "kv/bytes": 4194304.0}, smooth=5, by="time")
+    params = address.to_params()
+    assert params["budgets"] == "decode/ms_per_token:12~kv/bytes:4194304"
+    assert Address.from_params(params).budgets["decode/ms_per_token"] == 12.0
+    assert Address.from_params({"budgets": "a:b~:3~c:inf~d:1", "smooth": "-1", "by": "day"}) == Address(
+        budgets={"d": 1.0}
+    )
+    assert address.with_budget("kv/bytes", None).budgets == {"decode/ms_per_token": 12.0}
+    assert Address(study="s").filled_from(address).budgets == address.budgets

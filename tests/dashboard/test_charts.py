@@ -1,15 +1,18 @@
 """Figures say what the tables say: positions, bars, colours, symbols, identities; an infeasible point is hollow."""
 
+import io
 import math
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import plotly.graph_objects as go
 import pytest
 
-from dashboard import charts, frames, palette
+from dashboard import charts, frames, palette, trade_off_chart
 from orchestrator.configurations import group
 from orchestrator.constraints import parse_constraint
+from orchestrator.export import exported
 from orchestrator.records import StudyRecord
 from orchestrator.tracking.reader import Curve
 
@@ -43,7 +46,7 @@ def figure(study: StudyRecord) -> go.Figure:
 def draw(study: StudyRecord, x: str = X, y: str = Y, **how: Any) -> go.Figure:
     limits = [parse_constraint(text) for text in study.constraints]
     frame = frames.configurations_frame(study, group(study))
-    return charts.trade_off_figure(frame, x, y, directions=DIRECTIONS, constraints=limits, **how)
+    return trade_off_chart.trade_off_figure(frame, x, y, directions=DIRECTIONS, constraints=limits, **how)
 
 
 def trace(figure: go.Figure, name: str) -> Any:
@@ -133,8 +136,8 @@ def test_one_point_has_no_bars_and_no_front(make_record: MakeRecord) -> None:
 
 def test_a_selection_gives_fingerprints_once_and_skips_what_is_no_configuration() -> None:
     points = [{"customdata": ["b", 1]}, {"customdata": ["a", 2]}, {"x": 1.0}, {"customdata": ["b", 1]}]
-    assert charts.picked({"selection": {"points": points}}) == ("b", "a")
-    assert charts.picked({"selection": {"points": []}}) == ()
+    assert trade_off_chart.picked({"selection": {"points": points}}) == ("b", "a")
+    assert trade_off_chart.picked({"selection": {"points": []}}) == ()
 
 
 def test_curves_share_a_colour_per_label_and_keep_gaps() -> None:
@@ -170,3 +173,38 @@ def test_bars_have_means_intervals_and_the_comparisons_colours(study: StudyRecor
     assert interval.high is not None
     assert scores.error_x.array[0] == pytest.approx(interval.high - interval.mean)
     assert scores.text[0].startswith("0.620 ± ")
+
+
+def test_the_points_are_the_means_of_what_plt_export_writes(study: StudyRecord) -> None:
+    """Read back from the file, grouped and averaged by pandas: nothing of ours in between."""
+    table = pd.read_csv(io.BytesIO(exported(study, "csv")))
+    complete = table[(table["state"] == "COMPLETE") & table[f"metrics.{Y}"].notna()]
+    means = complete.groupby("configuration")[[f"metrics.{X}", f"metrics.{Y}"]].mean()
+    drawn = {
+        str(identity[0]): (x, y)
+        for one in draw(study).data
+        if one.customdata is not None
+        for identity, x, y in zip(one.customdata, one.x, one.y, strict=True)
+    }
+    assert set(drawn) == set(means.index)
+    for fingerprint, point in drawn.items():
+        assert point == pytest.approx(tuple(means.loc[fingerprint]))
+
+
+def test_what_a_reader_would_not_spend_is_faint_and_off_the_front(study: StudyRecord) -> None:
+    frame = frames.within(frames.configurations_frame(study, group(study)), {X: 5.2})
+    figure = trade_off_chart.trade_off_figure(frame, X, Y, directions=DIRECTIONS, budgets={X: 5.2})
+    assert set(trace(figure, "2 loops").marker.opacity) == {0.15}
+    assert "front" not in [one.name for one in figure.data]  # one point is left
+    assert [line.x0 for line in figure.layout.shapes] == [5.2]
+
+
+def test_many_points_have_bars_only_on_the_front(make_record: MakeRecord) -> None:
+    rows = [({"num_loops": 1, "window": n}, seeds([n / 1e4, n / 1e4 + 0.1], 5.0 + n / 1e3)) for n in range(29)]
+    record = make_record(*rows)
+    frame = frames.configurations_frame(record, group(record))
+    many = pd.concat([frame] * 80, ignore_index=True)
+    points = trace(trade_off_chart.trade_off_figure(many, X, Y, directions=DIRECTIONS), "1 loop")
+    barred = [n for n, bar in enumerate(points.error_y.array) if not math.isnan(bar)]
+    assert barred == [n for n, standing in enumerate(many["standing"]) if standing == "front"]
+    assert list(points.customdata[0]) == ["configuration-0", 0, 1]

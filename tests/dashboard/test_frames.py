@@ -100,7 +100,7 @@ def test_studies_show_progress_failures_and_the_best_feasible(make_record: MakeR
         ({"num_loops": 4}, []),
         constraints=("decode/ms_per_token <= 8",),
     )
-    [row] = frames.studies_frame([study]).to_dict("records")
+    [row] = frames.studies_frame([frames.study_row(study, group(study))]).to_dict("records")
     assert row["state"] == "RUNNING"
     assert row["configurations"] == "3 of 8"
     assert row["progress"] == pytest.approx(37.5)
@@ -112,8 +112,8 @@ def test_studies_show_progress_failures_and_the_best_feasible(make_record: MakeR
 
 def test_best_without_a_feasible_configuration_says_so(make_record: MakeRecord) -> None:
     infeasible = make_record(({"num_loops": 1}, seeds(0.5)), constraints=("decode/ms_per_token <= 1",))
-    assert frames.best_text(infeasible) == "no feasible configuration yet"
-    assert frames.best_text(make_record()) == "nothing yet"
+    assert frames.best_text(infeasible, group(infeasible)) == "no feasible configuration yet"
+    assert frames.best_text(make_record(), []) == "nothing yet"
     assert len(frames.studies_frame([])) == 0
     assert "best" in frames.studies_frame([])
 

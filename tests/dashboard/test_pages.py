@@ -3,7 +3,8 @@
 import base64
 import json
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,17 @@ from streamlit.testing.v1 import AppTest
 import dashboard
 from orchestrator.configurations import group
 from orchestrator.home import Home
-from orchestrator.records import StudyRecord
+from orchestrator.records import StudyRecord, TrialRecord
+from orchestrator.studies import read_spec, read_study
+from tests.dashboard.planting import measured
 
 Plant = Callable[..., StudyRecord]
 APP = Path(dashboard.__file__).with_name("app.py")
-STUDIES, TRADE_OFFS, COMPARE, TRIAL = (
-    "views/studies.py",
-    "views/trade_offs.py",
-    "views/compare.py",
-    "views/trial.py",
+STUDIES, STUDY, TRADE_OFFS, COMPARE, LOOPS, SEARCH, TRIAL, SUBMIT, CLUSTER = (
+    f"views/{name}.py"
+    for name in ("studies", "study", "trade_offs", "compare", "loops", "search", "trial", "submit", "cluster")
 )
-PAGES = (STUDIES, TRADE_OFFS, COMPARE, TRIAL)
+PAGES = (STUDIES, STUDY, TRADE_OFFS, COMPARE, LOOPS, SEARCH, TRIAL)
 
 
 def open_page(page: str, **address: str) -> AppTest:
@@ -40,7 +41,10 @@ def open_page(page: str, **address: str) -> AppTest:
 
 def text(app: AppTest) -> str:
     """Everything the page says in words, tables included."""
-    kinds = (app.markdown, app.caption, app.info, app.warning, app.error, app.header, app.subheader, app.code)
+    kinds = (
+        *(app.markdown, app.caption, app.info, app.warning, app.error, app.success),
+        *(app.header, app.subheader, app.code),
+    )
     words = [str(element.value) for elements in kinds for element in elements]
     return "\n".join(words + [frame.value.to_csv() for frame in app.dataframe])
 
@@ -69,6 +73,9 @@ def test_an_empty_home_says_what_to_run(home: Home, page: str) -> None:
     ("page", "said"),
     [
         (STUDIES, "nothing yet"),
+        (STUDY, "No trial has failed."),
+        (LOOPS, "No configuration has a result yet"),
+        (SEARCH, "No configuration has a result yet"),
         (TRADE_OFFS, "This study has no trials yet. Its budget is 9 configurations."),
         (COMPARE, "Choose configurations above"),
         (TRIAL, "This study has no trials yet. Its budget is 9 configurations."),
@@ -83,6 +90,9 @@ def test_a_study_without_trials(plant: Plant, page: str, said: str) -> None:
     ("page", "said"),
     [
         (STUDIES, "1 of 9"),
+        (STUDY, "Front so far"),
+        (LOOPS, "It is the only one."),
+        (SEARCH, "At least four complete trials are needed."),
         (TRADE_OFFS, "1 configuration: 1 front."),
         (COMPARE, "Choose configurations above"),
         (TRIAL, "COMPLETE"),
@@ -97,6 +107,9 @@ def test_a_single_trial(plant: Plant, page: str, said: str) -> None:
     ("page", "said"),
     [
         (STUDIES, "3 diverged"),
+        (STUDY, "train/loss became nan at step 100"),
+        (LOOPS, "No configuration has a result yet"),
+        (SEARCH, "No configuration has a result yet"),
         (TRADE_OFFS, "No configuration has a result: 3 diverged"),
         (COMPARE, "Choose configurations above"),
         (TRIAL, "**diverged**: train/loss became nan at step 100"),
@@ -131,7 +144,8 @@ def test_trade_offs_show_each_configuration_and_the_constraint(plant: Plant) -> 
     study = plant()
     app = open_page(TRADE_OFFS, study="loops")
     assert "9 configurations" in text(app)
-    latency, memory = charts(app)
+    latency, memory, growth = charts(app)
+    assert len(growth["data"][0]["x"]) > 0
     for figure in (latency, memory):
         drawn = {point[0] for trace in figure["data"] for point in trace.get("customdata", [])}
         assert drawn == {one.fingerprint for one in group(study)}
@@ -152,6 +166,7 @@ def test_compare_shows_what_the_address_names(plant: Plant) -> None:
     assert "num_loops" in list(knobs["knob"])
     assert metrics["Δ R=1"].iloc[0] != "-"
     assert len(charts(app)) == 3
+    assert "**R=1** against **R=2" in text(app)
     markdown = app.code[0].value
     assert "baseline R=2" in markdown
     assert markdown.count("| num_loops |") == 1
@@ -192,3 +207,112 @@ def test_a_study_that_cannot_be_read_does_not_hide_the_others(plant: Plant, home
     app = open_page(STUDIES)
     assert list(app.dataframe[0].value["study"]) == ["good"]
     assert "bad" in text(app)
+
+
+def test_budgets_in_the_address_move_the_answer(plant: Plant) -> None:
+    plant()
+    free = open_page(TRADE_OFFS, study="loops")
+    assert "Best feasible: **R=3 · window 8 · gate learned**" in text(free)
+    bound = open_page(TRADE_OFFS, study="loops", budgets="decode/ms_per_token:6.1")
+    assert "Within these budgets: **R=2 · window 8 · gate learned**" in text(bound)
+    assert "outside" in set(bound.dataframe[0].value["standing"])
+    nothing = open_page(TRADE_OFFS, study="loops", budgets="decode/ms_per_token:0.5")
+    assert "Nothing feasible lies within these budgets" in text(nothing)
+
+
+def test_search_explains_and_loops_gain(plant: Plant) -> None:
+    plant()
+    app = open_page(SEARCH, study="loops", first="window", second="gate_mode")
+    kinds = [trace["type"] for figure in charts(app) for trace in figure["data"]]
+    assert {"bar", "parcoords", "scatter", "heatmap"} <= set(kinds)
+    loops = open_page(LOOPS, study="loops")
+    assert list(loops.dataframe[0].value["R"]) == [1, 2, 3]
+    assert "No trial of this study has loop diagnostics" in text(loops)
+
+
+def test_loop_diagnostics_are_drawn_by_loop(plant: Plant) -> None:
+    def measure(trial: TrialRecord) -> dict[str, float]:
+        loops = range(1, int(trial.params["num_loops"]) + 1)
+        return measured(trial) | {f"loops/{loop}/step_size": 1.0 / loop for loop in loops}
+
+    plant(measure=measure)
+    app = open_page(LOOPS, study="loops")
+    assert "Step size" in text(app)
+    drawn = charts(app)[1]["data"]
+    assert [values(line["y"]) for line in drawn][-1] == pytest.approx([1.0, 1 / 2, 1 / 3])
+
+
+def test_buttons_start_a_driver_once_and_say_what_came_of_it(
+    plant: Plant, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(failing={2}, trials=5)
+    started: list[tuple[str, ...]] = []
+
+    def spawn(arguments: Sequence[str], output: Path, _environment: Mapping[str, str]) -> int:
+        started.append(tuple(arguments[3:]))
+        output.write_text("plt: cannot use a Ray cluster on this machine\n")
+        return os.getpid()
+
+    monkeypatch.setattr("orchestrator.driver_launch.spawn_detached", spawn)
+    app = open_page(STUDY, study="loops")
+    app.button(key="do-retry_failed-loops").click().run()
+    app.button(key="do-retry_failed-loops").click().run()
+    assert started == [("retry", "loops", "--failed", "--backend", "ray")]
+    assert "started `plt retry loops --failed --backend ray`" in text(app)
+    assert "cannot use a Ray cluster on this machine" in text(app)
+    assert home.launch("loops").exists()
+
+
+def test_read_only_refuses_even_what_no_button_offers(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = plant(trials=5, failing={2})
+    app = open_page(STUDY, study="loops")
+    monkeypatch.setenv("PLT_DASHBOARD_READ_ONLY", "1")
+    app.button(key="do-retry_failed-loops").click().run()  # drawn before the server became read-only
+    assert "this dashboard is read-only" in text(app)
+    app = open_page(STUDY, study="loops")
+    assert "This dashboard is read-only." in text(app)
+    assert not [button for button in app.button if str(button.key).startswith("do-")]
+    assert len(read_study(Home.from_environment(), study.name).trials) == 5
+
+
+def test_the_form_writes_the_file_and_its_problems_have_lines(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    def spawn(arguments: Sequence[str], output: Path, _environment: Mapping[str, str]) -> int:
+        started.append(arguments[4])
+        output.write_text("")
+        return os.getpid()
+
+    monkeypatch.setattr("orchestrator.driver_launch.spawn_detached", spawn)
+    app = open_page(SUBMIT)
+    assert "The study file is valid." in text(app)
+    assert "13 distinct" in text(app)
+    app.text_input(key="form-train/tokens").set_value("many").run()
+    assert "`study.yaml:" in text(app)
+    assert "train.tokens" in text(app)
+    app.text_input(key="form-train/tokens").set_value("64k").run()
+    app.text_input(key="search-values-num_loops").set_value("1, 2").run()
+    app.text_input(key="form-name").set_value("typed").run()
+    assert "7 distinct" in text(app)
+    start = next(button for button in app.button if button.label == "Start the study")
+    start.click().run()
+    assert started == ["typed"]
+    spec, _ = read_spec(home, "typed")
+    assert (spec.train.tokens, spec.search["num_loops"].every()) == (64_000, (1, 2))
+
+
+def test_clone_and_edit_starts_from_the_study_under_a_free_name(plant: Plant) -> None:
+    plant(trials=1)
+    app = open_page(SUBMIT, **{"from": "loops"})
+    assert app.text_input(key="form-name").value == "loops-2"
+    assert app.text_input(key="search-when-window").value == "num_loops > 1"
+    assert "The study file is valid." in text(app)
+
+
+def test_the_cluster_page_names_the_machine_and_what_runs(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(trials=1)
+    app = open_page(CLUSTER)
+    assert "Nobody drives a study of this home now." in text(app)
+    assert [metric.label for metric in app.metric][:2] == ["Cores", "CPU in use"]
+    monkeypatch.setenv("PLT_RAY_DASHBOARD", "http://127.0.0.1:9")
+    assert "cannot be read" in text(open_page(CLUSTER))

@@ -1,0 +1,180 @@
+"""Page: a new study from a form or as YAML, checked while it is written, told what it will cost, and submitted once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import access, actions, session, spec_form, starting_points
+from dashboard.address import Address
+from dashboard.loading import load_study, reader
+from dashboard.preview_text import preview_markdown
+from orchestrator.control import DriverOptions
+from orchestrator.errors import PltError, SpecError
+from orchestrator.home import Home
+from orchestrator.preview import Preview, preview
+from orchestrator.records import StudyRecord
+from orchestrator.spec import StudySpec, load_spec
+from orchestrator.spec.document import read_document
+from orchestrator.submission import submit
+
+_FILE = Path("study.yaml")  # how the text is called in messages; its folder is where the dashboard was started
+_EARLIER = 8  # studies whose trials tell how fast this machine is
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What a text is worth."""
+
+    spec: StudySpec | None
+    problems: tuple[str, ...]
+
+
+def render() -> None:
+    """Draw the page; nothing here refreshes by itself, so that nobody's typing is disturbed."""
+    if access.read_only():
+        st.error("This dashboard is read-only: studies are submitted elsewhere.")
+        return
+    if started := st.session_state.get(actions.SUBMITTED):  # forgotten by the page that it leads to
+        target = Address(study=started)
+        session.go(target)
+        st.switch_page("views/study.py", query_params=target.to_params())
+    _start_from()
+    checked = _check(st.session_state[spec_form.TEXT])
+    left, right = st.columns([5, 2], gap="large")
+    with left:
+        _edit()
+    with right:
+        _tell(checked)
+
+
+def _start_from() -> None:
+    """Choose what to begin with; the address may name a study to clone."""
+    names = reader().names()
+    options = {f"example: {name}": ("example", name) for name in starting_points.examples()}
+    options |= {f"study: {name}": ("study", name) for name in names}
+    asked = st.query_params.get("from")
+    wanted = f"study: {asked}" if asked in names else next(iter(options), None)
+    if st.session_state.get("started-from-address") != asked or spec_form.TEXT not in st.session_state:
+        st.session_state["started-from-address"] = asked
+        st.session_state["start-from"] = wanted
+        _load(options.get(wanted or ""), names)
+    with st.columns([2, 3])[0]:
+        st.selectbox(
+            "Start from",
+            list(options),
+            key="start-from",
+            on_change=lambda: _load(options.get(st.session_state["start-from"] or ""), names),
+            help="An example, or a study of this home to clone and edit.",
+        )
+
+
+def _load(chosen: tuple[str, str] | None, names: list[str]) -> None:
+    kind, name = chosen or ("example", "")
+    try:
+        text = (
+            starting_points.clone_text(Home.from_environment(), name, names)
+            if kind == "study"
+            else starting_points.example_text(name)
+        )
+    except PltError as error:
+        st.toast(str(error), icon=":material/error:")
+        return
+    st.session_state[spec_form.TEXT] = text
+    plain = _plain(text)
+    if plain is not None and kind == "example" and str(plain.get("name")) in names:
+        spec_form.put(("name",), starting_points.free_name(str(plain["name"]), names))
+
+
+def _edit() -> None:
+    how = st.segmented_control("Edit as", ["Form", "YAML"], default="Form", required=True, key="edit-as")
+    if how == "YAML":
+        st.session_state["yaml"] = st.session_state[spec_form.TEXT]
+        st.text_area(
+            "Study file",
+            key="yaml",
+            height=620,
+            on_change=lambda: st.session_state.update({spec_form.TEXT: st.session_state["yaml"]}),
+            help="Checked whenever you leave the field or press Ctrl+Enter.",
+        )
+        return
+    plain = _plain(st.session_state[spec_form.TEXT])
+    if plain is None:
+        st.warning("The text cannot be read as YAML; mend it there first.")
+        return
+    spec_form.draw(plain)
+
+
+def _plain(text: str) -> dict[str, object] | None:
+    """What the text says, checked or not; None when it is no YAML."""
+    try:
+        return read_document(_FILE, text=text).data
+    except SpecError:
+        return None
+
+
+@st.cache_resource(max_entries=32, show_spinner=False)
+def _check(text: str) -> _Checked:
+    try:
+        return _Checked(load_spec(_FILE, text=text), ())
+    except SpecError as error:
+        return _Checked(None, tuple(str(error).splitlines()))
+
+
+@st.cache_data(ttl=60, max_entries=32, show_spinner="Looking at the search space ...")
+def _preview(home: Home, text: str) -> Preview:
+    return preview(load_spec(_FILE, text=text), _earlier(home))
+
+
+def _earlier(home: Home) -> list[StudyRecord]:
+    """The studies of this home whose journals changed last."""
+    names = sorted(reader().names(), key=lambda name: -home.journal(name).stat().st_mtime)
+    records = []
+    for name in names[:_EARLIER]:
+        try:
+            records.append(load_study(name))
+        except PltError:  # its own page says what is wrong with it
+            continue
+    return records
+
+
+def _tell(checked: _Checked) -> None:
+    """Right of the editor: what is wrong, or what will happen; and the button."""
+    text, spec = st.session_state[spec_form.TEXT], checked.spec
+    if spec is None:
+        st.error(f"{len(checked.problems)} to mend", icon=":material/error:")
+        for problem in checked.problems:
+            place, _, message = problem.partition(": ")
+            st.markdown(f"`{place}` {message}")
+        actions.choose_options("submit")  # stays where it is, so that what was chosen is kept
+        st.button("Start the study", type="primary", disabled=True, width="stretch")
+        return
+    st.success("The study file is valid.", icon=":material/check:")
+    st.markdown(preview_markdown(_preview(Home.from_environment(), text)))
+    taken = spec.name in reader().names()
+    if taken:
+        st.info(f"A study {spec.name} exists already; an equal file opens it, another one needs another name.")
+    options = actions.choose_options("submit")
+    st.button(
+        "Open the study" if taken else "Start the study",
+        type="primary",
+        icon=":material/play_arrow:",
+        width="stretch",
+        on_click=_submit,
+        args=(text, options),
+    )
+    if said := st.session_state.pop("submit-said", None):
+        st.error(said, icon=":material/error:")
+
+
+def _submit(text: str, options: DriverOptions) -> None:
+    try:
+        access.require_writable()
+        done = submit(Home.from_environment(), load_spec(_FILE, text=text), options)
+        st.session_state[actions.SUBMITTED] = done.study
+    except PltError as error:
+        st.session_state["submit-said"] = str(error)
+
+
+if __name__ == "__main__":
+    render()

@@ -1,0 +1,89 @@
+"""What a person does with the dashboard, in the words of the tests."""
+
+import re
+from urllib.parse import parse_qs, urlparse
+
+from playwright.sync_api import Locator, Page, expect
+
+expect.set_options(timeout=60_000)
+PATIENCE = 90_000
+"""Milliseconds that a driver may take to start on a busy machine."""
+
+
+class Visitor:
+    """One person with one browser tab."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page, self._base = page, base
+
+    def go(self, path: str) -> None:
+        """Open a page of the dashboard and wait until it has drawn itself."""
+        self.page.goto(f"{self._base}/{path}")
+        self.settled()
+
+    def settled(self) -> None:
+        """Wait until nothing is being drawn."""
+        expect(self.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
+
+    def exceptions(self) -> list[str]:
+        """Tracebacks that the page shows."""
+        return self.page.locator("[data-testid=stException]").all_inner_texts()
+
+    def says(self, text: "str | re.Pattern[str]", patience: float = 60_000) -> None:
+        """Wait until the page says so."""
+        expect(self.page.get_by_text(text).filter(visible=True).first).to_be_visible(timeout=patience)
+
+    def says_no(self, text: str) -> None:
+        """Wait until the page says it nowhere."""
+        expect(self.page.get_by_text(text)).to_have_count(0)
+
+    def click(self, name: str) -> None:
+        """Click a button, and wait for what comes of it."""
+        self.button(name).click()
+        self.settled()
+
+    def button(self, name: str) -> Locator:
+        """A button by its words."""
+        return self.page.get_by_role("button", name=name, exact=True).first
+
+    def fill(self, label: str, text: str) -> None:
+        """Type into a field and leave it."""
+        field = self.page.get_by_label(label, exact=True).first
+        field.fill(text)
+        field.press("Tab")
+        self.settled()
+
+    def choose(self, name: str) -> None:
+        """Choose one of a row of buttons, the last one of that name, and see that it stays chosen."""
+        option = self.page.get_by_role("radio", name=name).last
+        self.page.wait_for_timeout(500)  # what was typed before is on its way
+        self.settled()
+        option.click()
+        expect(option).to_be_checked()
+        self.page.wait_for_timeout(500)
+        self.settled()
+        expect(option).to_be_checked()
+
+    def parameters(self) -> dict[str, str]:
+        """What the address bar holds."""
+        return {name: values[0] for name, values in parse_qs(urlparse(self.page.url).query).items()}
+
+    def box(self, chart: int, right_of: float | None, left_of: float) -> None:
+        """Box-select the points of a chart between two places on its horizontal axis."""
+        plot = self.page.locator(".js-plotly-plot").nth(chart)
+        plot.scroll_into_view_if_needed()
+        plot.hover()
+        plot.locator(".modebar-btn[data-val=select]").click()
+        ends = plot.evaluate(
+            "(gd, [low, high]) => { const axis = gd._fullLayout.xaxis;"
+            " return [low === null ? 2 : axis.d2p(low), axis.d2p(high)]; }",
+            [right_of, left_of],
+        )
+        area = plot.locator(".nsewdrag").first.bounding_box()
+        assert area is not None
+        mouse = self.page.mouse
+        mouse.move(area["x"] + ends[0], area["y"] + 3)
+        mouse.down()
+        mouse.move(area["x"] + ends[1], area["y"] + area["height"] - 3, steps=8)
+        mouse.up()
+        self.settled()
