@@ -96,7 +96,8 @@ def test_choose_compare_and_share(visit: Visit, planted: StudyRecord, tmp_path: 
 
     second.page.get_by_role("link", name="Loops").first.click()
     second.says("Gain against cost, by loop count")
-    second.says(re.compile("R=3 · window 8 · gate learned"))
+    second.says("loops: take R=3, window 8, gate_mode learned")
+    second.says(re.compile("Sure at 95 %: R=3 is the smallest loop count from which no larger one pays"))
 
 
 @pytest.mark.usefixtures("planted")
