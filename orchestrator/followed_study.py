@@ -30,7 +30,8 @@ class FollowedStudy:
         self._home, self._name, self._lock = home, name, Lock()
         self._mark: Hashable = None
         self._record: StudyRecord | None = None
-        self._open()
+        self._file: int | None = None
+        """Inode of the journal that is open; None until the first look, which takes longest."""
 
     def read(self) -> StudyRecord:
         """How the study stands now, the same object while that has not changed; a `StudyError` when it was taken away.
@@ -50,15 +51,18 @@ class FollowedStudy:
     def pending(self) -> list[Request]:
         """What was asked of the study's driver and has no answer yet, the oldest first."""
         with self._lock:
+            if self._file is None:
+                self._open()
             return pending(self._storage.get_study_user_attrs(self._study_id))
 
     def _open(self) -> None:
         """Begin with the journal that is there now; another one may have taken the old one's place."""
         path = self._home.journal(self._name)
-        self._file = path.stat().st_ino
+        file = path.stat().st_ino
         self._storage = open_journal(path, self._name)
         self._study_id = self._storage.get_study_id_from_name(self._name)
         self._finished: dict[int, TrialRecord] = {}
+        self._file = file
 
     def _read(self) -> StudyRecord:
         trials = tuple(self._trial(trial) for trial in our_trials(self._storage, self._study_id))

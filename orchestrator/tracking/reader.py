@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import ServiceError, StudyError
+from orchestrator.errors import PltError, ServiceError, StudyError
 from orchestrator.followed_study import FollowedStudy, standing_mark
 from orchestrator.home import Home
 from orchestrator.live_state import LiveState, read_live
@@ -72,8 +72,12 @@ class Reader:
         self._followed: OrderedDict[str, FollowedStudy] = OrderedDict()
 
     def prepare(self) -> None:
-        """Load MLflow's client, which takes seconds, so that the first curve does not wait for it."""
-        with suppress(ServiceError), service_errors(self.home):
+        """Do beforehand what takes seconds: read the study that moved last, and load MLflow's client."""
+        names = sorted(self.names(), key=lambda name: self.home.journal(name).stat().st_mtime)
+        with suppress(PltError):  # whoever asks for it is told
+            for name in names[-1:]:
+                self.study(name)
+        with suppress(PltError), service_errors(self.home):
             from orchestrator.tracking.mlflow_runs import MlflowRuns
 
             MlflowRuns(self.home, "")

@@ -232,3 +232,17 @@ def test_ctrl_c_ends_the_watching_and_not_the_study(
     assert captured.out == "small: RUNNING\n"
     assert "interrupted" not in captured.err
     assert read_study(driver.home, "small").driver is not None
+
+
+def test_a_journal_that_cannot_be_read_is_said_every_time_and_read_once_it_is_mended(driver: Driver) -> None:
+    journal = driver.home.journal(driver.name)
+    whole = journal.read_text()
+    journal.write_text("this is no journal\n")
+    followed = FollowedStudy(driver.home, driver.name)
+    for _ in range(2):
+        with pytest.raises(StudyError, match="damaged"):
+            followed.read()
+    journal.write_text(whole)
+    record = followed.read()
+    assert record.name == driver.name
+    assert followed.read() is record
