@@ -91,7 +91,7 @@ def test_a_study_without_trials(plant: Plant, page: str, said: str) -> None:
     [
         (STUDIES, "1 of 9"),
         (STUDY, "Front so far"),
-        (LOOPS, "It is the only one."),
+        (LOOPS, "take R=1"),
         (SEARCH, "At least four complete trials are needed."),
         (TRADE_OFFS, "1 configuration: 1 front."),
         (COMPARE, "Choose configurations above"),
@@ -226,7 +226,9 @@ def test_search_explains_and_loops_gain(plant: Plant) -> None:
     kinds = [trace["type"] for figure in charts(app) for trace in figure["data"]]
     assert {"bar", "parcoords", "scatter", "heatmap"} <= set(kinds)
     loops = open_page(LOOPS, study="loops")
-    assert list(loops.dataframe[0].value["R"]) == [1, 2, 3]
+    (gains,) = [table.value for table in loops.dataframe if "R" in table.value]
+    assert list(gains["R"]) == [1, 2, 3]
+    assert "loops: take R=3, window 8, gate_mode learned" in text(loops)
     assert "No trial of this study has loop diagnostics" in text(loops)
 
 

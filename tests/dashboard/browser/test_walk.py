@@ -75,6 +75,7 @@ def test_choose_compare_and_share(visit: Visit, planted: StudyRecord, tmp_path: 
     }
     assert len(cheap) == 3
     expect(visitor.page.get_by_role("button", name=re.compile("^Remove "))).to_have_count(3)
+    expect(visitor.page).to_have_url(re.compile("picks="))
     assert set(visitor.parameters()["picks"].split("~")) == cheap
 
     visitor.page.wait_for_timeout(6_000)  # a refresh happens
@@ -108,6 +109,7 @@ def test_a_click_chooses_a_point(visit: Visit) -> None:
     chips = visitor.page.get_by_role("button", name=re.compile("^Remove "))
     point.click(force=True)
     expect(chips).to_have_count(1)
+    expect(visitor.page).to_have_url(re.compile("picks="))
     assert len(visitor.parameters()["picks"].split("~")) == 1
 
 
