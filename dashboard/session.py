@@ -19,7 +19,7 @@ from orchestrator.errors import PltError, ServiceError
 from orchestrator.records import StudyRecord
 from orchestrator.spec.written_file import to_text
 
-_ADDRESS = "address"
+_ADDRESS, _NEXT = "address", "next-address"
 STUDY_PAGES = (
     ("trade_offs", "Trade-offs", "scatter_plot"),
     ("compare", "Compare", "compare_arrows"),
@@ -32,6 +32,8 @@ STUDY_PAGES = (
 
 def address() -> Address:
     """What the address bar says, its gaps filled with what this session last looked at."""
+    if _NEXT in st.session_state:
+        go(st.session_state.pop(_NEXT))
     current = Address.from_params(st.query_params)
     remembered = st.session_state.get(_ADDRESS)
     return current.filled_from(remembered) if remembered is not None else current
@@ -42,6 +44,13 @@ def go(to: Address) -> None:
     st.session_state[_ADDRESS] = to
     if st.query_params.to_dict() != to.to_params():
         st.query_params.from_dict(to.to_params())
+
+
+def turn_to(to: Address) -> None:
+    """The same from a widget's callback, for the run that follows: what a callback sends to the bar may get lost, when
+    another run begins before it was delivered.
+    """
+    st.session_state[_ADDRESS] = st.session_state[_NEXT] = to
 
 
 def open_page(page: str, **changes: Any) -> None:
@@ -74,7 +83,7 @@ def _bound(widget: Callable[..., Any], field: str, value: Any, label: str, optio
 def _write_back(field: str, key: str) -> None:
     value = st.session_state[key]
     changes: dict[str, Any] = {field: tuple(value) if isinstance(value, list) else value}
-    go(Address(**changes) if field == "study" else replace(address(), **changes))
+    turn_to(Address(**changes) if field == "study" else replace(address(), **changes))
 
 
 def choose_study() -> StudyRecord | None:

@@ -128,7 +128,7 @@ def _budget(view: StudyView, metric: str) -> None:
 def _write_budget(metric: str, key: str, scale: float, no_limit: float | None) -> None:
     value = st.session_state[key]
     free = value is None or (no_limit is not None and value >= no_limit)
-    session.go(session.address().with_budget(metric, None if free else value * scale))
+    session.turn_to(session.address().with_budget(metric, None if free else value * scale))
 
 
 def _advice(view: StudyView, frame: pd.DataFrame, y: str, costs: Sequence[str]) -> None:
@@ -169,7 +169,7 @@ def _chart(view: StudyView, frame: pd.DataFrame, x: str, y: str, side: str) -> N
 def _pick(key: str) -> None:
     """Add what was clicked or boxed to the comparison; an empty selection changes nothing."""
     if fingerprints := picked(st.session_state[key]):
-        session.go(session.address().toggled(fingerprints))
+        session.turn_to(session.address().toggled(fingerprints))
 
 
 def _explain(frame: pd.DataFrame, study: StudyRecord) -> None:
