@@ -3,13 +3,14 @@
     python -m benchmarks.tracking [--repeats 10] [--steps 2000] [--json PATH]
 
 Training is a loop of pure Python in the driver's own process, a fixed amount of work that takes about a millisecond:
-the worst case, since every moment that the tracker's thread holds the interpreter is lost to it (training on the Ray
-backend happens in other processes). Every tenth step (realistic), or every step (extreme), is reported with three
-metrics. The settings take turns, one block of steps each, so that a busy machine slows all of them alike; the ratios
-are medians over the blocks of a turn. Quote the ratios without the queue: they leave out the time for which the kernel
-kept training waiting for a processor that other programs had, which on a crowded machine is most of the noise, and keep
-the time for which it worked or waited for the interpreter. MLflow is imported before the clock starts; what its import
-and the making of the database cost a study once, at its start, is measured apart, in processes of their own.
+the worst case, since every moment that the tracker's thread holds the interpreter is lost to it, and the process that
+speaks with MLflow takes a processor (training on the Ray backend happens in other processes). Every tenth step
+(realistic), or every step (extreme), is reported with three metrics. The settings take turns, one block of steps each,
+so that a busy machine slows all of them alike; the ratios are medians over the blocks of a turn. Quote the ratios
+without the queue: they leave out the time for which the kernel kept training waiting for a processor that other
+programs had, which on a crowded machine is most of the noise, and keep the time for which it worked or waited for the
+interpreter. MLflow's import and the making of the database are over before the clock starts; what they cost a study
+once, at its start, is measured apart.
 Target: less than 5 % slower when it reports every tenth step.
 """
 

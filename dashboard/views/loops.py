@@ -71,7 +71,8 @@ def _diagnostics(view: StudyView) -> None:
     measured = [one for one in view.configurations if loop_charts.diagnostics([one])]
     if not measured:
         st.caption(
-            "No trial of this study has loop diagnostics; a study file with a `diagnostics` section measures them."
+            "No trial of this study has loop diagnostics: none is complete, or the file says "
+            "`diagnostics: {sequences: 0}`."
         )
         return
     chosen = _chosen(view, measured)

@@ -4,17 +4,13 @@ from pathlib import Path
 
 import click
 
-from orchestrator.commands.remote_options import print_lines, remote
+from orchestrator.commands.remote_options import home_option, print_lines, remote
 
 
 @click.command("submit")
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option("--address", required=True, help="The cluster's Jobs API, such as http://head:8265.")
-@click.option(
-    "--home",
-    envvar="PLT_CLUSTER_HOME",
-    help="PLT_HOME on the cluster, a folder that all of its nodes share.  [env: PLT_CLUSTER_HOME]",
-)
+@home_option
 @click.option("--install", is_flag=True, help="Have the cluster install the packages of this machine for the job.")
 @click.option("--follow", is_flag=True, help="Print what the driver prints until it ends; Ctrl-C leaves it running.")
 def command(spec: Path, address: str, home: str | None, install: bool, follow: bool) -> int:
