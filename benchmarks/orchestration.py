@@ -225,7 +225,9 @@ def scale(trials: int) -> dict[str, Any]:
     pace = Pace()
     per_trial = ours(trials, pace=pace)
     thousand = min(1000, trials // 2)
-    first, last = pace.seconds[thousand] - pace.seconds[0], pace.seconds[-1] - pace.seconds[-1 - thousand]
+    first, last = (
+        (pace.seconds[end] - pace.seconds[end - thousand]) * 1000 / thousand for end in (thousand, len(pace.seconds) - 1)
+    )
     return {
         "what": f"{trials} trials of {REPORTS} reports that do no work, {SLOTS} slots, sampler auto",
         "ms per trial, tracking included": per_trial * 1000,

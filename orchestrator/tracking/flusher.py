@@ -43,7 +43,7 @@ class Flusher:
         gather: float = 0.5,
     ) -> None:
         """`deliver` carries a batch, in another thread; it bears being given an entry again and raises only
-        `DeliveryError`s. `gather`: seconds between two batches.
+        `DeliveryError`s. `gather`: seconds before a batch that is not full.
         """
         self._spool, self._deliver, self._patience, self._gather = spool, deliver, patience, gather
         self._actions: deque[_Action] = deque()
@@ -129,7 +129,8 @@ class Flusher:
         while self._awaited(pause):
             carried = self._round()
             delay = 0.0 if carried else min(max(_FIRST_DELAY, 2 * delay), _LONGEST_DELAY)
-            pause = max(delay, self._gather)
+            gathered = self._spool.waiting >= MOST_ENTRIES
+            pause = delay if gathered else max(delay, self._gather)
 
     def _awaited(self, pause: float) -> bool:
         """Wait until there is something to do and it is time for it; False when there never will be."""

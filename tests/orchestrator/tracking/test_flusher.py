@@ -42,6 +42,7 @@ class Service:
     def __init__(self) -> None:
         self.log: list[Entry | str] = []
         self.batches: list[int] = []
+        self.delivered = threading.Semaphore(0)
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
@@ -59,6 +60,7 @@ class Service:
                 raise refusal("13 is refused")
             self.log.append(entry)
         self.batches.append(len(entries))
+        self.delivered.release()
 
     def enter(self) -> None:
         self.entered.set()
@@ -125,6 +127,22 @@ def test_the_caller_never_waits_for_the_service_and_the_service_gets_batches(
     assert [entry.report.step for entry in service.log if isinstance(entry, Reported)] == [1, *range(20, 2020)]
     assert max(service.batches) <= MOST_ENTRIES
     assert len(service.batches) <= 12
+
+
+def test_only_a_batch_that_is_not_full_waits_for_more(service: Service, open_flusher: Callable[..., Flusher]) -> None:
+    service.gate.clear()
+    flusher = open_flusher(gather=3600.0)
+    flusher.say(report(0, 1))
+    assert service.entered.wait(5)
+    for step in range(20, 20 + 2 * MOST_ENTRIES + 1):
+        flusher.say(report(0, step))
+    service.gate.set()
+    for _ in range(3):
+        assert service.delivered.acquire(timeout=10)
+    assert service.batches == [1, MOST_ENTRIES, MOST_ENTRIES]
+    flusher.close()
+
+    assert service.batches == [1, MOST_ENTRIES, MOST_ENTRIES, 1]
 
 
 def test_an_outage_of_any_length_takes_no_memory_and_loses_nothing(
