@@ -226,7 +226,8 @@ def scale(trials: int) -> dict[str, Any]:
     per_trial = ours(trials, pace=pace)
     thousand = min(1000, trials // 2)
     first, last = (
-        (pace.seconds[end] - pace.seconds[end - thousand]) * 1000 / thousand for end in (thousand, len(pace.seconds) - 1)
+        (pace.seconds[end] - pace.seconds[end - thousand]) * 1000 / thousand
+        for end in (thousand, len(pace.seconds) - 1)
     )
     return {
         "what": f"{trials} trials of {REPORTS} reports that do no work, {SLOTS} slots, sampler auto",

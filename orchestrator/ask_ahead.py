@@ -18,8 +18,9 @@ from time import monotonic
 from typing import TypeVar
 
 from orchestrator.producer import Producer
-from orchestrator.proposer import Evaluation, Proposal, Proposer, fingerprints
+from orchestrator.proposer import Evaluation, Proposal, Proposer
 from orchestrator.proposing_process import ProposingProcess
+from orchestrator.tally import Tally
 
 T = TypeVar("T")
 
@@ -41,6 +42,7 @@ class AskAhead:
         self.depth = depth
         self._proposer = proposer
         self._known: Sequence[Evaluation] = ()
+        self._tally = Tally()
         self._taken: list[Evaluation] = []
         """Not yet among the known ones."""
         self._wait = Wait(depth, clock)
@@ -49,8 +51,8 @@ class AskAhead:
     def update(self, known: Sequence[Evaluation]) -> None:
         """Hand over what is known: all configurations in the order of asking, those that were taken among them."""
         self._known = tuple(known)
-        names = fingerprints(known)
-        self._taken = [one for one in self._taken if one.fingerprint not in names]
+        self._tally.follow(self._known)
+        self._taken = [one for one in self._taken if one.fingerprint not in self._tally.fingerprints]
         for producer in self._producers:
             producer.update(self._all())
 

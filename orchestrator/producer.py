@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Protocol
 
 from orchestrator.proposer import Evaluation, Proposal
+from orchestrator.tally import Tally
 
 _FRESH = 0.9
 """A proposal is out of date when it was made knowing less than this part of today's results."""
@@ -55,8 +56,7 @@ class Producer:
         self._proposer, self._depth, self._budget = proposer, depth, budget
         self._changed = Condition()
         self._known: Sequence[Evaluation] = ()
-        self._fingerprints: set[str] = set()
-        self._results = 0
+        self._tally = Tally()
         self._queue: list[_Ready] = []
         self._nothing_besides = -1
         """Known and queued ones besides which nothing was found."""
@@ -72,20 +72,14 @@ class Producer:
     def update(self, known: Sequence[Evaluation]) -> None:
         """Replace what is known; queued proposals that are among it are dropped."""
         with self._changed:
-            self._begun, self._known = True, known
-            self._fingerprints = {evaluation.fingerprint for evaluation in known}
-            self._results = sum(evaluation.values is not None for evaluation in known)
-            self._queue = [one for one in self._queue if _name(one.proposal) not in self._fingerprints]
-            self._changed.notify_all()
+            self._begun = True
+            self._follow(known)
 
     def add(self, evaluation: Evaluation) -> None:
         """One more is known, without a result; what was taken here is known already."""
         with self._changed:
-            if evaluation.fingerprint not in self._fingerprints:
-                self._known = (*self._known, evaluation)
-                self._fingerprints.add(evaluation.fingerprint)
-                self._queue = [one for one in self._queue if _name(one.proposal) != evaluation.fingerprint]
-                self._changed.notify_all()
+            if evaluation.fingerprint not in self._tally.fingerprints:
+                self._follow((*self._known, evaluation))
 
     def queued(self) -> list[Evaluation]:
         """What is ready, as running."""
@@ -121,6 +115,12 @@ class Producer:
         self._proposer.close()
         self._thread.join(wait)
 
+    def _follow(self, known: Sequence[Evaluation]) -> None:
+        self._known = known
+        self._tally.follow(known)
+        self._queue = [one for one in self._queue if _name(one.proposal) not in self._tally.fingerprints]
+        self._changed.notify_all()
+
     def _run(self) -> None:
         try:
             while (task := self._next_task()) is not None:
@@ -151,13 +151,13 @@ class Producer:
         if not self._begun:
             return None
         room = min(self._depth, self._budget - len(self._known)) - len(self._queue)
-        outdated = next((one for one in self._queue if one.results < _FRESH * self._results), None)
+        outdated = next((one for one in self._queue if one.results < _FRESH * self._tally.results), None)
         if room > 0 and self._nothing_besides != len(self._known) + len(self._queue):
             outdated = None
         elif outdated is None:
             return None
         queued = [one.proposal.running() for one in self._queue if one is not outdated]
-        return _Task(known=(*self._known, *queued), results=self._results, instead_of=outdated)
+        return _Task(known=(*self._known, *queued), results=self._tally.results, instead_of=outdated)
 
     def _keep(self, proposal: Proposal | None, task: _Task) -> None:
         with self._changed:
@@ -171,15 +171,14 @@ class Producer:
     def _put(self, proposal: Proposal | None, task: _Task) -> None:
         """Without a new proposal an outdated one is as good as one made now."""
         place = next((at for at, one in enumerate(self._queue) if one is task.instead_of), None)
-        usable = proposal is not None and _name(proposal) not in self._fingerprints | self._queued_names()
-        if proposal is not None and usable:
+        if proposal is not None and not self._is_known(_name(proposal)):
             ready = _Ready(proposal=proposal, results=task.results)
             self._queue[slice(len(self._queue), None) if place is None else slice(place, place + 1)] = [ready]
         elif place is not None:
             self._queue[place] = replace(self._queue[place], results=task.results)
 
-    def _queued_names(self) -> set[str]:
-        return {_name(one.proposal) for one in self._queue}
+    def _is_known(self, name: str) -> bool:
+        return name in self._tally.fingerprints or any(_name(one.proposal) == name for one in self._queue)
 
     def _exhausted(self) -> bool:
         return not self._queue and self._nothing_besides == len(self._known)

@@ -15,7 +15,6 @@ A proposer belongs to one thread, except for `guess`.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -27,6 +26,7 @@ from orchestrator.mirrored_study import MirroredStudy
 from orchestrator.samplers import QUICK, Choice, choose, make_sampler, notice
 from orchestrator.search_space import SearchSpace
 from orchestrator.spec import StudySpec
+from orchestrator.tally import Tally
 from workers.fingerprint import fingerprint
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)  # it would announce every mirror as a new study
@@ -52,11 +52,6 @@ class Evaluation:
     """What the sampler kept when it proposed the configuration."""
     stopped: bool = False
     """A pruner ended it; without values the sampler learns to stay away."""
-
-
-def fingerprints(known: Iterable[Evaluation]) -> set[str]:
-    """Of all configurations that are known."""
-    return set(map(attrgetter("fingerprint"), known))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +85,7 @@ class Proposer:
         self._choice = choice or choose(spec, space.size)
         self._salt = [] if choice is None else [choice.sampler]
         self._mirrored: MirroredStudy | None = None
+        self._tally = Tally()
 
     @property
     def sampler(self) -> str:
@@ -118,17 +114,17 @@ class Proposer:
     def propose(self, known: Sequence[Evaluation]) -> Proposal | None:
         """A configuration that is not among the known ones, or None when there seems to be none."""
         seed = self._seed(known, *self._salt)
-        return self._choose(known, seed, self._sampler_offers(known, seed))
+        self._tally.follow(known)
+        return self._choose(self._tally.fingerprints, seed, self._sampler_offers(known, seed))
 
     def guess(self, known: Sequence[Evaluation]) -> Proposal | None:
         """A random configuration that is not among the known ones, in a millisecond and from any thread, or None."""
-        return self._choose(known, self._seed(known, "guess"), ())
+        return self._choose({one.fingerprint for one in known}, self._seed(known, "guess"), ())
 
     def close(self) -> None:
         """Nothing to end here."""
 
-    def _choose(self, known: Sequence[Evaluation], seed: int, offers: Iterable[Proposal]) -> Proposal | None:
-        taken = fingerprints(known)
+    def _choose(self, taken: set[str], seed: int, offers: Iterable[Proposal]) -> Proposal | None:
         unknown = self._unknown(taken)
         if unknown == []:
             return None
