@@ -3,6 +3,7 @@
 Limits: it reads, asks drivers and starts them; long work has no place in a page.
 """
 
+import gc
 from pathlib import Path
 
 import streamlit as st
@@ -24,8 +25,13 @@ _PAGES = (
 )  # file, title and icon
 
 
+_GARBAGE = 100_000
+"""New objects between two searches for cycles: a large study is millions of objects without any."""
+
+
 def main() -> None:
     """Show the page that the address names."""
+    gc.set_threshold(_GARBAGE)
     st.set_page_config(page_title="PLT orchestrator", page_icon=str(_HERE / "icon.svg"), layout="wide")
     st.logo(str(_HERE / "icon.svg"), size="small")
     st.html(_STYLE)

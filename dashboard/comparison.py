@@ -22,12 +22,17 @@ def chosen(configurations: Sequence[ConfigurationRecord], fingerprints: Sequence
 
 
 def labels(configurations: Sequence[ConfigurationRecord]) -> list[str]:
-    """One distinct label per configuration; equal ones are told apart by their fingerprint's first digits."""
+    """One distinct label per configuration."""
     texts = [formats.configuration_label(one.params) for one in configurations]
-    times = Counter(texts)
+    return distinct(texts, [one.fingerprint for one in configurations])
+
+
+def distinct(labels: Sequence[str], fingerprints: Sequence[str]) -> list[str]:
+    """The labels, equal ones told apart by their fingerprint's first digits."""
+    times = Counter(labels)
     return [
-        text if times[text] == 1 else f"{text} ({one.fingerprint[:6]})"
-        for text, one in zip(texts, configurations, strict=True)
+        label if times[label] == 1 else f"{label} ({fingerprint[:6]})"
+        for label, fingerprint in zip(labels, fingerprints, strict=True)
     ]
 
 

@@ -12,7 +12,8 @@ from dashboard import formats
 from orchestrator.configurations import ConfigurationRecord
 from orchestrator.records import StudyRecord, TrialState
 
-_FIXED = ("fingerprint", "label", "trials", "seeds", "num_loops", "window", "gate", "standing")
+FIXED = ("fingerprint", "label", "trials", "seeds", "num_loops", "window", "gate", "standing")
+"""Columns of every study."""
 Row = tuple[object, ...]
 
 
@@ -26,8 +27,8 @@ class ConfigurationRows:
     def frame(self, study: StudyRecord, configurations: Sequence[ConfigurationRecord]) -> pd.DataFrame:
         """One row per configuration: identity, knobs that are drawn, standing, every metric's mean and interval."""
         metrics = sorted({metric for one in configurations for metric in one.metrics})
-        searched = [name for name in study.search if name not in _FIXED]
-        columns = [*_FIXED, *searched, *(column for metric in metrics for column in metric_columns(metric))]
+        searched = [name for name in study.search if name not in FIXED]
+        columns = [*FIXED, *searched, *(column for metric in metrics for column in metric_columns(metric))]
         known = self._rows if columns == self._columns else {}
         self._columns, self._rows = columns, {}
         for one in configurations:

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from threading import Thread
+from threading import Timer
 
 import streamlit as st
 
@@ -14,6 +14,8 @@ from orchestrator.tracking.reader import Curve, Reader, RunLink
 
 REFRESH = 5.0
 """Seconds between two looks at what is new."""
+_AFTER_FIRST_VIEW = 5.0
+"""Seconds until MLflow's client is loaded, so that the first page need not share the processor with it."""
 _MOST_ROWS = 2_000
 """Rows of the table of studies that are remembered."""
 
@@ -21,7 +23,9 @@ _MOST_ROWS = 2_000
 @st.cache_resource(max_entries=4, show_spinner=False)
 def _reader(home: Home) -> Reader:
     reader = Reader(home)
-    Thread(target=reader.prepare, daemon=True, name="prepare-reader").start()
+    later = Timer(_AFTER_FIRST_VIEW, reader.prepare)
+    later.daemon = True
+    later.start()
     return reader
 
 

@@ -18,6 +18,9 @@ from orchestrator.savings import Savings, savings
 _MOST_DERIVED = 64
 """Figures and the like that are kept beside one version."""
 
+_MOST_CHOICES = 1_000
+"""Configurations up to which a box offers every one."""
+
 
 class StudyView:
     """One version; nothing in it changes any more."""
@@ -35,8 +38,18 @@ class StudyView:
     @cached_property
     def labels(self) -> dict[str, str]:
         """A distinct label of every configuration, by fingerprint."""
-        names = comparison.labels(self.configurations)
-        return dict(zip((one.fingerprint for one in self.configurations), names, strict=True))
+        fingerprints = self.frame["fingerprint"].tolist()
+        return dict(zip(fingerprints, comparison.distinct(self.frame["label"].tolist(), fingerprints), strict=True))
+
+    def choices(self, picks: Sequence[str]) -> list[str]:
+        """The configurations that a box offers: all, or in a large study the front and those that are chosen already.
+
+        A browser is slow with thousands of choices; the charts have every point.
+        """
+        if len(self.labels) <= _MOST_CHOICES:
+            return list(self.labels)
+        front = self.frame.loc[self.frame["standing"] == "front", "fingerprint"]
+        return list(dict.fromkeys([*picks, *front.tolist()[:_MOST_CHOICES]]))
 
     @cached_property
     def row(self) -> dict[str, object]:

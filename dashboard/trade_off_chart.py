@@ -8,11 +8,13 @@ would lose clicks. Beyond `FEW` points only those on the front have error bars, 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard import formats, frames, palette
 from dashboard.charts import WEBGL_FROM, cell_text, error_bars, finished
+from dashboard.configuration_rows import FIXED, metric_columns
 from orchestrator.constraints import Constraint
 from orchestrator.formats import with_unit
 
@@ -37,20 +39,28 @@ def trade_off_figure(
     Colour is the loop count, the symbol the gate, the size the window; an infeasible point is hollow, one outside the
     reader's own budgets is faint.
     """
-    results = frame[frame["standing"].isin(_DRAWN)]
+    columns = list(dict.fromkeys((*FIXED, *metric_columns(x), *metric_columns(y))))
+    results = frame.loc[frame["standing"].isin(_DRAWN), columns]
     known = results.dropna(subset=[x, y])
     x_axis, y_axis = formats.axis(x, known[x]), formats.axis(y, known[y])
+    few = len(known) <= FEW
     figure = go.Figure()
     best = frames.front(known, x, y, directions[x], directions[y])
     shape = "hv" if directions[x] == "minimize" else "vh"
+    if not few:
+        _add_bars(figure, known[known["standing"] == "front"], (x, x_axis.scale), (y, y_axis.scale))
     if len(best) > 1:
         line = {"color": palette.GREY, "width": 1.5, "shape": shape, "dash": "dot"}
         _add(figure, best[x] / x_axis.scale, best[y] / y_axis.scale, "front", mode="lines", line=line, hoverinfo="skip")
-    few = len(known) <= FEW
-    kind = go.Scattergl if len(known) > WEBGL_FROM else go.Scatter
-    for num_loops, points in known.groupby("num_loops"):
+    kind = "scattergl" if len(known) > WEBGL_FROM else "scatter"
+    symbols: pd.Series = known["gate"].map(palette.GATE_SYMBOLS) + np.where(
+        known["standing"] == "infeasible", "-open", ""
+    )
+    for num_loops, alike in known.groupby("num_loops"):
         name = f"{num_loops} loop{'s' * (num_loops != 1)}"
-        figure.add_trace(kind(**_points(points, x, y, x_axis.scale, y_axis.scale, few), name=name))
+        for position, (symbol, points) in enumerate(alike.groupby(symbols.loc[alike.index], sort=False)):
+            shown = {"type": kind, "name": name, "legendgroup": name, "showlegend": position == 0}
+            figure.add_trace(shown | _points(points, x, y, x_axis.scale, y_axis.scale, str(symbol), few))
     _add_untrained(figure, results[results[y].isna() & results[x].notna()], x, x_axis.scale)
     _add_gate_legend(figure, known)
     chosen = known[known["fingerprint"].isin(picks)]
@@ -67,33 +77,52 @@ def trade_off_figure(
     return finished(figure, height=460)
 
 
-def _points(points: pd.DataFrame, x: str, y: str, x_scale: float, y_scale: float, few: bool) -> dict[str, Any]:
-    """A trace's fields, but for its name."""
+def _points(
+    points: pd.DataFrame, x: str, y: str, x_scale: float, y_scale: float, symbol: str, few: bool
+) -> dict[str, Any]:
+    """What a trace shows, points of one loop count and one symbol: plotly looks at every single one of many symbols."""
     colour = palette.loop_colour(int(points["num_loops"].iloc[0]))
-    hollow = points["standing"] == "infeasible"
-    symbols = points["gate"].map(palette.GATE_SYMBOLS) + hollow.map({True: "-open", False: ""})
-    barred = points if few else points.where(points["standing"] == "front")
-    words = (
-        {"text": [_hover(row, (y, x)) for row in points.to_dict("records")], "hovertemplate": "%{text}<extra></extra>"}
-        if few
-        else {"text": points["label"], "hovertemplate": "%{text}<br>%{y:.5g} against %{x:.5g}<extra></extra>"}
-    )
+    if few:
+        words = {
+            "text": [_hover(row, (y, x)) for row in points.to_dict("records")],
+            "hovertemplate": "%{text}<extra></extra>",
+            "error_x": error_bars(points, x, x_scale, colour),
+            "error_y": error_bars(points, y, y_scale, colour),
+        }
+    else:
+        words = {
+            "text": points["label"].to_numpy(object),
+            "hovertemplate": "%{text}<br>%{y:.5g} against %{x:.5g}<extra></extra>",
+        }
     return {
         "x": points[x].to_numpy(float) / x_scale,
         "y": points[y].to_numpy(float) / y_scale,
         "mode": "markers",
-        "error_x": error_bars(barred, x, x_scale, colour),
-        "error_y": error_bars(barred, y, y_scale, colour),
         "marker": {
             "color": colour,
-            "symbol": list(symbols),
-            "size": [palette.window_size_px(None if pd.isna(one) else int(one)) for one in points["window"]],
-            "opacity": [_OPACITY[standing] for standing in points["standing"]],
-            "line": {"width": [2 if one else 0 for one in hollow], "color": colour},
+            "symbol": symbol,
+            "size": points["window"].map(_sizes(points)).to_numpy(float),
+            "opacity": points["standing"].map(_OPACITY).to_numpy(float),
+            "line": {"width": 2 if symbol.endswith("-open") else 0, "color": colour},
         },
         "customdata": _identities(points),
         **words,
     }
+
+
+def _add_bars(figure: go.Figure, points: pd.DataFrame, x: tuple[str, float], y: tuple[str, float]) -> None:
+    """Only the intervals of some points; `x` and `y` are a metric and its scale each."""
+    _add(
+        figure,
+        points[x[0]] / x[1],
+        points[y[0]] / y[1],
+        "bars of the front",
+        error_x=error_bars(points, *x, palette.GREY),
+        error_y=error_bars(points, *y, palette.GREY),
+        marker={"opacity": 0},
+        showlegend=False,
+        hoverinfo="skip",
+    )
 
 
 def _hover(row: Mapping[Any, Any], metrics: Sequence[str]) -> str:
@@ -131,8 +160,15 @@ def _add_untrained(figure: go.Figure, points: pd.DataFrame, x: str, x_scale: flo
     figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
 
 
-def _identities(points: pd.DataFrame) -> list[list[object]]:
-    return [[one, *trials] for one, trials in zip(points["fingerprint"], points["trials"], strict=True)]
+def _sizes(points: pd.DataFrame) -> dict[object, float]:
+    """A marker's size in pixels by its window."""
+    return {one: palette.window_size_px(None if pd.isna(one) else int(one)) for one in points["window"].unique()}
+
+
+def _identities(points: pd.DataFrame) -> np.ndarray | list[list[object]]:
+    """Fingerprint and trial numbers of every point; an array where all have as many, which plotly does not copy."""
+    rows = [[one, *trials] for one, trials in zip(points["fingerprint"], points["trials"], strict=True)]
+    return np.array(rows, dtype=object) if len(set(map(len, rows))) == 1 else rows
 
 
 def picked(selection: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
 """Optuna's journal file, made to survive kills and full disks.
 
-Three things differ from Optuna's own file backend. The lock is the kernel's: it is gone with the process that held it,
-so nobody waits for a dead writer and nobody steals a slow one's. Whoever has the lock first cuts off what a killed
-writer left half written, because an entry behind it would be unreadable. And an entry is appended as a whole or not at
-all: when the disk is full the file is as before, and `on_trouble` decides whether to try again.
+Three things differ from Optuna's own file backend when it writes. The lock is the kernel's: it is gone with the process
+that held it, so nobody waits for a dead writer and nobody steals a slow one's. Whoever has the lock first cuts off what
+a killed writer left half written, because an entry behind it would be unreadable. And an entry is appended as a whole
+or not at all: when the disk is full the file is as before, and `on_trouble` decides whether to try again. Reading is
+the same but faster, and does not keep where each entry lies.
 
 What a trial was told is on the disk when `append_logs` returns, and with it everything before it; entries that lead up
 to it are handed to the operating system at once but not waited for. So a kill loses nothing, and a power cut at most
@@ -16,11 +17,12 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import orjson
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._storage import JournalOperation
 
@@ -44,6 +46,28 @@ class JournalFile(JournalFileBackend):
     def __init__(self, path: Path, on_trouble: Trouble = give_up) -> None:
         super().__init__(str(path))
         self._path, self._on_trouble = path, on_trouble
+        self._read_up_to = (0, 0)
+        """How many entries were read so far, and their bytes."""
+
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        """The entries after so many. The last one may still be in writing: then it is not there yet.
+
+        Raises:
+            ValueError: An entry before the last one is damaged.
+        """
+        number, offset = self._read_up_to if self._read_up_to[0] <= log_number_from else (0, 0)
+        with self._path.open("rb") as file:
+            file.seek(offset)
+            for line in file:
+                entry = _entry(line)
+                if entry is None:
+                    if file.readline():
+                        raise ValueError(f"entry {number + 1} cannot be read")
+                    return
+                number, offset = number + 1, offset + len(line)
+                self._read_up_to = (number, offset)
+                if number > log_number_from:
+                    yield entry
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append the entries; while that fails, ask `on_trouble` what to do."""
@@ -68,6 +92,20 @@ class JournalFile(JournalFileBackend):
             except OSError:
                 os.ftruncate(handle, before)
                 raise
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None when it was cut short."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        entry: dict[str, Any] = orjson.loads(line)
+    except orjson.JSONDecodeError:  # also for numbers that are not finite, which Python's own writer and reader know
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            return None
+    return entry
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def render() -> None:
 def _choose(view: StudyView) -> list[ConfigurationRecord]:
     known = [pick for pick in session.address().picks if pick in view.labels]
     picks = session.several(
-        "Comparison", "picks", list(view.labels), known, format_func=view.labels.get, placeholder="nothing chosen"
+        "Comparison", "picks", view.choices(known), known, format_func=view.labels.get, placeholder="nothing chosen"
     )
     return comparison.chosen(view.configurations, picks)
 

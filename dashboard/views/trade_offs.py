@@ -189,7 +189,7 @@ def _comparison_bar(view: StudyView) -> None:
         session.several(
             "Comparison",
             "picks",
-            list(view.labels),
+            view.choices(picks),
             picks,
             format_func=view.labels.get,
             placeholder="nothing chosen",

@@ -72,11 +72,7 @@ class Reader:
         self._followed: OrderedDict[str, FollowedStudy] = OrderedDict()
 
     def prepare(self) -> None:
-        """Do beforehand what takes seconds: read the study that moved last, and load MLflow's client."""
-        names = sorted(self.names(), key=lambda name: self.home.journal(name).stat().st_mtime)
-        with suppress(PltError):  # whoever asks for it is told
-            for name in names[-1:]:
-                self.study(name)
+        """Do beforehand what takes seconds: load MLflow's client. Who asks for a curve is told when that fails."""
         with suppress(PltError), service_errors(self.home):
             from orchestrator.tracking.mlflow_runs import MlflowRuns
 

@@ -49,15 +49,20 @@ def draw(study: StudyRecord, x: str = X, y: str = Y, **how: Any) -> go.Figure:
     return trade_off_chart.trade_off_figure(frame, x, y, directions=DIRECTIONS, constraints=limits, **how)
 
 
+def traces(figure: go.Figure, name: str) -> list[Any]:
+    return [one for one in figure.data if one.name == name]
+
+
 def trace(figure: go.Figure, name: str) -> Any:
-    return next(one for one in figure.data if one.name == name)
+    [only] = traces(figure, name)
+    return only
 
 
 def test_points_are_means_with_intervals_from_seeds(study: StudyRecord, figure: go.Figure) -> None:
-    points = trace(figure, "2 loops")
+    points, others = traces(figure, "2 loops")
     first = group(study)[1]
-    assert list(points.y) == pytest.approx([0.62, 0.52])
-    assert list(points.x) == pytest.approx([5.55, 5.65])
+    assert [*points.y, *others.y] == pytest.approx([0.62, 0.52])
+    assert [*points.x, *others.x] == pytest.approx([5.55, 5.65])
     accuracy, latency = first.metrics[Y], first.metrics[X]
     assert accuracy.high is not None
     assert points.error_y.array[0] == pytest.approx(accuracy.high - accuracy.mean)
@@ -66,23 +71,25 @@ def test_points_are_means_with_intervals_from_seeds(study: StudyRecord, figure: 
 
 
 def test_points_carry_fingerprint_and_trial_numbers(figure: go.Figure) -> None:
-    assert [list(one) for one in trace(figure, "2 loops").customdata] == [
+    assert [list(one) for points in traces(figure, "2 loops") for one in points.customdata] == [
         ["configuration-1", 2, 3],
         ["configuration-2", 4, 5],
     ]
 
 
 def test_colour_is_loops_symbol_is_gate_size_is_window(figure: go.Figure) -> None:
-    points = trace(figure, "2 loops")
-    assert points.marker.color == palette.loop_colour(2)
-    assert list(points.marker.symbol) == ["diamond", "square"]
-    assert points.marker.size[1] > points.marker.size[0]
-    assert trace(figure, "1 loop").marker.symbol[0] == "circle"
+    learned, fixed = traces(figure, "2 loops")
+    assert learned.marker.color == fixed.marker.color == palette.loop_colour(2)
+    assert [learned.marker.symbol, fixed.marker.symbol] == ["diamond", "square"]
+    assert fixed.marker.size[0] > learned.marker.size[0]
+    assert [learned.showlegend, fixed.showlegend] == [True, False]
+    assert learned.legendgroup == fixed.legendgroup
+    assert trace(figure, "1 loop").marker.symbol == "circle"
     assert trace(figure, "1 loop").marker.color == palette.loop_colour(1)
 
 
 def test_an_infeasible_point_is_hollow_and_off_the_front(figure: go.Figure) -> None:
-    assert list(trace(figure, "3 loops").marker.symbol) == ["diamond-open"]
+    assert trace(figure, "3 loops").marker.symbol == "diamond-open"
     best = trace(figure, "front")
     assert list(best.y) == pytest.approx([0.41, 0.62])
     assert best.line.shape == "hv"
@@ -194,7 +201,7 @@ def test_the_points_are_the_means_of_what_plt_export_writes(study: StudyRecord) 
 def test_what_a_reader_would_not_spend_is_faint_and_off_the_front(study: StudyRecord) -> None:
     frame = frames.within(frames.configurations_frame(study, group(study)), {X: 5.2})
     figure = trade_off_chart.trade_off_figure(frame, X, Y, directions=DIRECTIONS, budgets={X: 5.2})
-    assert set(trace(figure, "2 loops").marker.opacity) == {0.15}
+    assert {one for points in traces(figure, "2 loops") for one in points.marker.opacity} == {0.15}
     assert "front" not in [one.name for one in figure.data]  # one point is left
     assert [line.x0 for line in figure.layout.shapes] == [5.2]
 
@@ -204,7 +211,10 @@ def test_many_points_have_bars_only_on_the_front(make_record: MakeRecord) -> Non
     record = make_record(*rows)
     frame = frames.configurations_frame(record, group(record))
     many = pd.concat([frame] * 80, ignore_index=True)
-    points = trace(trade_off_chart.trade_off_figure(many, X, Y, directions=DIRECTIONS), "1 loop")
-    barred = [n for n, bar in enumerate(points.error_y.array) if not math.isnan(bar)]
-    assert barred == [n for n, standing in enumerate(many["standing"]) if standing == "front"]
+    figure = trade_off_chart.trade_off_figure(many, X, Y, directions=DIRECTIONS)
+    points, bars = trace(figure, "1 loop"), trace(figure, "bars of the front")
+    assert points.error_y.array is None
+    best = many[many["standing"] == "front"]
+    assert sorted(zip(bars.x, bars.y, strict=True)) == sorted(zip(best[X], best[Y], strict=True))
+    assert list(bars.error_y.array) == pytest.approx(list(best[f"{Y} high"] - best[Y]))
     assert list(points.customdata[0]) == ["configuration-0", 0, 1]

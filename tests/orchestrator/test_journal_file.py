@@ -8,7 +8,11 @@ import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from orchestrator.journal_file import JournalFile, _locked
 
@@ -24,6 +28,36 @@ def test_what_is_appended_is_read_back(tmp_path: Path) -> None:
     journal.append_logs([ENTRY, {**ENTRY, "worker_id": "x"}])
     journal.append_logs([ENTRY])
     assert [entry["worker_id"] for entry in entries(tmp_path / "journal")] == ["w", "x", "w"]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values=st.lists(VALUES, min_size=1, max_size=4), again=st.integers(0, 4))
+def test_it_reads_what_optuna_reads(tmp_path: Path, values: list[object], again: int) -> None:
+    path = tmp_path / "journal"
+    path.unlink(missing_ok=True)
+    JournalFile(path).append_logs([{**ENTRY, "user_attr": {"key": value}} for value in values])
+    for start in {0, min(again, len(values))}:
+        ours, reference = JournalFile(path), JournalFileBackend(str(path))
+        list(ours.read_logs(0))
+        assert repr(list(ours.read_logs(start))) == repr(list(reference.read_logs(start)))
+
+
+def test_a_damaged_entry_is_an_error_unless_it_is_the_last(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    JournalFile(path).append_logs([ENTRY])
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"{]\n")
+    assert len(entries(path)) == 1
+    path.write_bytes(whole + b"{]\n" + whole)
+    with pytest.raises(ValueError, match="entry 2 cannot be read"):
+        entries(path)
 
 
 def test_a_half_written_entry_is_dropped_by_the_next_writer_wherever_it_was_cut(tmp_path: Path) -> None:
