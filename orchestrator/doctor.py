@@ -27,7 +27,7 @@ class Check:
     detail: str
     """What was found."""
     remedy: str = ""
-    """What to do about it when it is not well."""
+    """What to do about it when it is not well, where `detail` does not say it."""
 
 
 def examine(home: Home) -> list[Check]:
@@ -102,12 +102,7 @@ def _tracking(home: Home) -> Check:
     if not home.root.exists():
         return Check(name="MLflow", ok=False, detail="no home folder to keep it in", remedy="see PLT_HOME")
     problem = Reader(home).tracking_problem("doctor")
-    return Check(
-        name="MLflow",
-        ok=problem is None,
-        detail=problem or "answers",
-        remedy="start the server, or unset MLFLOW_TRACKING_URI to track in the home folder",
-    )
+    return Check(name="MLflow", ok=problem is None, detail=problem or "answers")
 
 
 def _device(home: Home) -> Check:

@@ -35,7 +35,10 @@ _PATIENCE = {
 
 _TRAINING = {"mlflow.experimentKind": "custom_model_development"}
 """So that MLflow's pages open on the runs, not on traces of language model calls."""
+_SIGN_IN = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
 _SIGNS = {
+    "error code 401": f"it does not know this user and password; {_SIGN_IN}",
+    "error code 403": f"this user may not do that there; {_SIGN_IN}",
     "Connection refused": "connection refused",
     "Read timed out": "no answer in time",
     "timed out": "no answer in time",
@@ -129,12 +132,15 @@ def reason(error: Exception) -> str:
 
 
 def _unusable(home: Home, error: Exception) -> str:
+    why = reason(error)
+    if why.endswith(_SIGN_IN):
+        return f"MLflow at {home.shown_mlflow_uri} cannot be used: {why}"
     remedy = (
         "start the server, or unset MLFLOW_TRACKING_URI to track in PLT_HOME"
         if is_server(home.mlflow_uri)
         else "check that the database exists and may be written to, or set MLFLOW_TRACKING_URI"
     )
-    return f"MLflow at {home.shown_mlflow_uri} cannot be used ({reason(error)}); {remedy}"
+    return f"MLflow at {home.shown_mlflow_uri} cannot be used ({why}); {remedy}"
 
 
 def is_transient(error: Exception) -> bool:
