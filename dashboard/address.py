@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 CurveAxis = Literal["step", "tokens", "time"]
 _SEPARATOR, _IS = "~", ":"
 """Between the items of a list, and between a metric and its number; neither needs escaping in an address."""
-_TEXTS = ("study", "baseline", "y", "left", "right", "curve", "metric", "first", "second")
+_TEXTS = ("study", "baseline", "y", "left", "right", "curve", "metric", "first", "second", "heads")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,8 @@ class Address:
     """Parameter on the horizontal axis of the Search page's map."""
     second: str | None = None
     """Parameter on its vertical axis."""
+    heads: str | None = None
+    """Loop diagnostic that the Loops page shows by layer and head."""
 
     @classmethod
     def from_params(cls, params: Mapping[str, str]) -> "Address":

@@ -9,8 +9,10 @@ import streamlit as st
 from dashboard.study_view import StudyView, StudyViews
 from orchestrator.cluster_state import ClusterState, read_cluster
 from orchestrator.home import Home
+from orchestrator.loop_table import read_table
 from orchestrator.records import StudyRecord
 from orchestrator.tracking.reader import Curve, Reader, RunLink
+from workers.protocol import LoopValue
 
 REFRESH = 5.0
 """Seconds between two looks at what is new."""
@@ -95,6 +97,17 @@ def _run_link(home: Home, study: str, number: int) -> RunLink | None:
 def load_run_link(study: str, number: int) -> RunLink | None:
     """Where a trial's MLflow run is; a ServiceError when MLflow cannot be read."""
     return _run_link(Home.from_environment(), study, number)
+
+
+@st.cache_data(ttl=REFRESH, max_entries=256, show_spinner=False)
+def _loop_table(home: Home, study: str, number: int) -> list[LoopValue]:
+    return read_table(home.loop_table(study, number))
+
+
+def load_loop_tables(study: str, numbers: Sequence[int]) -> list[list[LoopValue]]:
+    """The tables of loop diagnostics of those trials that have one."""
+    home = Home.from_environment()
+    return [table for number in numbers if (table := _loop_table(home, study, number))]
 
 
 @st.cache_data(ttl=REFRESH, max_entries=8, show_spinner=False)

@@ -7,13 +7,19 @@ names there are is shown.
 import re
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
 from dashboard import formats, frames, palette
 from dashboard.charts import error_bars, finished
 from orchestrator.configurations import ConfigurationRecord
+from orchestrator.loop_table import by_layer_and_head
+from workers.protocol import LoopValue
 
+_FEW_CELLS = 32
+"""Of a map, up to which its numbers are written into it."""
 _LOOP = re.compile(r"loops/(\d+)/(.+)")
 _MEANINGS: Mapping[str, tuple[str, str]] = {
     "step_size": ("Step size", "How far the loop moves the hidden state."),
@@ -83,6 +89,44 @@ def diagnostic_figure(configurations: Mapping[str, ConfigurationRecord], name: s
     figure.update_xaxes(title="Loop", dtick=1)
     figure.update_yaxes(title=diagnostic_title(name))
     return finished(figure, height=260)
+
+
+def by_head(tables: Sequence[Sequence[LoopValue]]) -> list[str]:
+    """Names of the diagnostics that are known by layer and head, the gate's share first."""
+    found = {value.name for table in tables for value in table if value.head is not None}
+    return sorted(found, key=lambda name: (name != "global_share", list(_MEANINGS).index(name)))
+
+
+def head_maps(tables: Sequence[Sequence[LoopValue]], name: str) -> dict[int, np.ndarray]:
+    """A diagnostic of every loop that has it, layers x heads, averaged over a configuration's trials."""
+    loops = sorted({value.loop for table in tables for value in table if value.name == name})
+    maps = {loop: [by_layer_and_head(table, name, loop) for table in tables] for loop in loops}
+    return {loop: np.mean([one for one in found if one], axis=0) for loop, found in maps.items() if any(found)}
+
+
+def heads_figure(maps: Mapping[int, np.ndarray], name: str) -> go.Figure:
+    """The maps of one configuration beside each other, in one scale: 0 to 1 for a share."""
+    figure = make_subplots(
+        cols=len(maps), shared_yaxes=True, subplot_titles=[f"Loop {loop}" for loop in maps], horizontal_spacing=0.04
+    )
+    scale = {"cmin": 0, "cmax": 1} if name.endswith("_share") else {}
+    for column, values in enumerate(maps.values(), start=1):
+        cells = go.Heatmap(
+            z=values,
+            x=[str(head) for head in range(values.shape[1])],
+            y=[str(layer) for layer in range(values.shape[0])],
+            coloraxis="coloraxis",
+            texttemplate="%{z:.3g}" if values.size <= _FEW_CELLS else None,
+            hovertemplate="layer %{y}, head %{x}: %{z:.4g}<extra></extra>",
+            xgap=2,
+            ygap=2,
+        )
+        figure.add_trace(cells, row=1, col=column)
+    figure.update_xaxes(title="Head", type="category")
+    figure.update_yaxes(type="category", autorange="reversed")
+    figure.update_yaxes(title="Layer", col=1)
+    figure.update_layout(coloraxis={"colorscale": "Cividis", "colorbar": {"thickness": 12}, **scale})
+    return finished(figure, height=max(240, 130 + 24 * max(len(values) for values in maps.values())))
 
 
 def gains_frame(frame: pd.DataFrame, metric: str, costs: Sequence[str], direction: frames.Direction) -> pd.DataFrame:

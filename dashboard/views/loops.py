@@ -1,11 +1,11 @@
 """Page: what each loop gains and costs, what it does to the hidden state, and which loop count to take."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
 from dashboard import comparison, formats, frames, loop_charts, session
-from dashboard.loading import REFRESH, load_view
+from dashboard.loading import REFRESH, load_loop_tables, load_view
 from dashboard.recommendation_panel import recommendation_panel
 from dashboard.study_view import StudyView
 from orchestrator.configurations import ConfigurationRecord
@@ -89,6 +89,38 @@ def _diagnostics(view: StudyView) -> None:
                     config=session.image_config(f"{view.study.name}-{name}"),
                     alt=f"{loop_charts.diagnostic_title(name)} by loop, one line per configuration",
                 )
+    _heads(view, labelled)
+
+
+def _heads(view: StudyView, labelled: Mapping[str, ConfigurationRecord]) -> None:
+    """Maps by layer and head, one row of them per configuration."""
+    tables = {
+        label: load_loop_tables(view.study.name, [trial.number for trial in one.trials])
+        for label, one in labelled.items()
+    }
+    names = loop_charts.by_head([table for some in tables.values() for table in some])
+    if not names:
+        return
+    st.subheader("By layer and head", help="Means over the probe sequences, and over seeds.")
+    asked = session.address().heads
+    with st.columns([1, 2])[0]:
+        name = session.choice(
+            "Diagnostic",
+            "heads",
+            names,
+            asked if asked in names else names[0],
+            format_func=loop_charts.diagnostic_title,
+        )
+    st.caption(loop_charts.diagnostic_help(name))
+    for label, some in tables.items():
+        if maps := loop_charts.head_maps(some, name):
+            st.markdown(f"**{label}**")
+            st.plotly_chart(
+                loop_charts.heads_figure(maps, name),
+                key=f"heads-{label}",
+                config=session.image_config(f"{view.study.name}-{name}-by-head"),
+                alt=f"{loop_charts.diagnostic_title(name)} of {label} by layer and head, one map per loop",
+            )
 
 
 def _chosen(view: StudyView, measured: Sequence[ConfigurationRecord]) -> list[ConfigurationRecord]:

@@ -15,9 +15,11 @@ from streamlit.testing.v1 import AppTest
 import dashboard
 from orchestrator.configurations import group
 from orchestrator.home import Home
+from orchestrator.loop_table import to_csv
 from orchestrator.records import StudyRecord, TrialRecord
 from orchestrator.studies import read_spec, read_study
 from tests.dashboard.planting import measured
+from workers.protocol import LoopValue
 
 Plant = Callable[..., StudyRecord]
 APP = Path(dashboard.__file__).with_name("app.py")
@@ -242,6 +244,20 @@ def test_loop_diagnostics_are_drawn_by_loop(plant: Plant) -> None:
     assert "Step size" in text(app)
     drawn = charts(app)[1]["data"]
     assert [values(line["y"]) for line in drawn][-1] == pytest.approx([1.0, 1 / 2, 1 / 3])
+    assert "By layer and head" not in text(app)
+
+
+def test_the_gate_is_mapped_by_layer_and_head(plant: Plant, home: Home) -> None:
+    study = plant(measure=lambda trial: measured(trial) | {"loops/1/step_size": 1.0})
+    for one in group(study):
+        table = [LoopValue("global_share", 2, layer, head, None, 0.25 * layer) for layer in (0, 1) for head in (0, 1)]
+        path = home.loop_table("loops", one.trials[0].number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(to_csv(table))
+    app = open_page(LOOPS, study="loops", heads="global_share")
+    assert "By layer and head" in text(app)
+    [*_, cells] = [trace for figure in charts(app) for trace in figure["data"] if trace["type"] == "heatmap"]
+    assert np.array(values(cells["z"])).reshape(2, 2).tolist() == [[0.0, 0.0], [0.25, 0.25]]
 
 
 def test_buttons_start_a_driver_once_and_say_what_came_of_it(

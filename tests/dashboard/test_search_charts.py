@@ -11,6 +11,7 @@ from dashboard.study_view import StudyViews
 from orchestrator.configurations import group
 from orchestrator.importance import Importance
 from orchestrator.records import StudyRecord
+from workers.protocol import LoopValue
 
 MakeRecord = Callable[..., StudyRecord]
 COST, SCORE = "decode/ms_per_token", "val/accuracy"
@@ -127,3 +128,26 @@ def test_a_view_is_kept_while_the_record_is_and_reuses_what_did_not_change(study
     for _ in range(2):
         second.derived("key", lambda: calls.append(1))
     assert calls == [1]
+
+
+def head_values(name: str, loop: int, first: float) -> list[LoopValue]:
+    return [
+        LoopValue(name, loop, layer, head, None, first + layer / 10 + head / 100)
+        for layer in (0, 1)
+        for head in (0, 1, 2)
+    ]
+
+
+def test_maps_by_layer_and_head_are_means_over_seeds() -> None:
+    whole = LoopValue("step_size", 1, None, None, None, 3.0)
+    tables = [
+        [whole, *head_values("attention_entropy", 1, 0.0), *head_values("global_share", 2, seed)] for seed in (0.2, 0.4)
+    ]
+    assert loop_charts.by_head(tables) == ["global_share", "attention_entropy"]
+    maps = loop_charts.head_maps(tables, "global_share")
+    assert list(maps) == [2]
+    assert maps[2].tolist() == [pytest.approx([0.3, 0.31, 0.32]), pytest.approx([0.4, 0.41, 0.42])]
+    figure = loop_charts.heads_figure({2: maps[2], 3: maps[2] / 2}, "global_share")
+    assert [trace.z[1][2] for trace in figure.data] == pytest.approx([0.42, 0.21])
+    assert (figure.layout.coloraxis.cmin, figure.layout.coloraxis.cmax) == (0, 1)
+    assert loop_charts.head_maps(tables, "head_rank") == {}
