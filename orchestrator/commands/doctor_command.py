@@ -20,5 +20,8 @@ def command(as_json: bool) -> int:
     else:
         for check in checks:
             mark = click.style("ok  ", fg="green") if check.ok else click.style("FAIL", fg="red")
-            click.echo(f"{mark} {check.name}: {check.detail}" + (f" -> {check.remedy}" if check.remedy and not check.ok else ""))
+            click.echo(
+                f"{mark} {check.name}: {check.detail}"
+                + (f" -> {check.remedy}" if check.remedy and not check.ok else "")
+            )
     return 0 if all(check.ok for check in checks) else 1

@@ -6,7 +6,6 @@ import numpy as np
 
 from workers.interop.engines.engine import Engine, Ids, LogProbs, log_softmax
 
-
 _FLOAT32 = 0  # GGML's number; llama.cpp keeps keys and values in float16 unless told otherwise, which costs 1e-2
 
 
