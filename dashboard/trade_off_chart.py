@@ -2,7 +2,8 @@
 
 Points carry the configuration's fingerprint first and then its trial numbers in `customdata`; positions in a trace
 mean nothing, because they change as trials finish. The figure leaves `dragmode` alone: with a select mode Streamlit
-would lose clicks. Beyond `FEW` points only those on the front have error bars, and hovering tells means.
+would lose clicks. Beyond `FEW` points only those on the front have error bars, hovering tells means, and no point
+carries trial numbers: arrays of text reach the browser without a look at every single one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from orchestrator.formats import with_unit
 FEW = 2_000
 """Points up to which each has its error bars and its own words."""
 _DRAWN = ("front", "dominated", "infeasible", "outside")
+_TEXTS = dict.fromkeys(("fingerprint", "label", "gate", "standing"), object)
+"""Columns that are cut apart many times, which Arrow's strings are slow at."""
 _OPACITY = {"front": 1.0, "dominated": 0.5, "infeasible": 0.9, "outside": 0.15}
 
 
@@ -40,7 +43,7 @@ def trade_off_figure(
     reader's own budgets is faint.
     """
     columns = list(dict.fromkeys((*FIXED, *metric_columns(x), *metric_columns(y))))
-    results = frame.loc[frame["standing"].isin(_DRAWN), columns]
+    results = frame.loc[frame["standing"].isin(_DRAWN), columns].astype(_TEXTS)
     known = results.dropna(subset=[x, y])
     x_axis, y_axis = formats.axis(x, known[x]), formats.axis(y, known[y])
     few = len(known) <= FEW
@@ -91,7 +94,7 @@ def _points(
         }
     else:
         words = {
-            "text": points["label"].to_numpy(object),
+            "text": points["label"].to_numpy(str),
             "hovertemplate": "%{text}<br>%{y:.5g} against %{x:.5g}<extra></extra>",
         }
     return {
@@ -105,7 +108,7 @@ def _points(
             "opacity": points["standing"].map(_OPACITY).to_numpy(float),
             "line": {"width": 2 if symbol.endswith("-open") else 0, "color": colour},
         },
-        "customdata": _identities(points),
+        "customdata": _identities(points) if few else points[["fingerprint"]].to_numpy(str),
         **words,
     }
 
@@ -165,10 +168,8 @@ def _sizes(points: pd.DataFrame) -> dict[object, float]:
     return {one: palette.window_size_px(None if pd.isna(one) else int(one)) for one in points["window"].unique()}
 
 
-def _identities(points: pd.DataFrame) -> np.ndarray | list[list[object]]:
-    """Fingerprint and trial numbers of every point; an array where all have as many, which plotly does not copy."""
-    rows = [[one, *trials] for one, trials in zip(points["fingerprint"], points["trials"], strict=True)]
-    return np.array(rows, dtype=object) if len(set(map(len, rows))) == 1 else rows
+def _identities(points: pd.DataFrame) -> list[list[object]]:
+    return [[one, *trials] for one, trials in zip(points["fingerprint"], points["trials"], strict=True)]
 
 
 def picked(selection: Mapping[str, Any]) -> tuple[str, ...]:

@@ -217,4 +217,4 @@ def test_many_points_have_bars_only_on_the_front(make_record: MakeRecord) -> Non
     best = many[many["standing"] == "front"]
     assert sorted(zip(bars.x, bars.y, strict=True)) == sorted(zip(best[X], best[Y], strict=True))
     assert list(bars.error_y.array) == pytest.approx(list(best[f"{Y} high"] - best[Y]))
-    assert list(points.customdata[0]) == ["configuration-0", 0, 1]
+    assert list(points.customdata[0]) == ["configuration-0"]
