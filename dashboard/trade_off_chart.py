@@ -3,7 +3,7 @@
 Points carry the configuration's fingerprint first and then its trial numbers in `customdata`; positions in a trace
 mean nothing, because they change as trials finish. The figure leaves `dragmode` alone: with a select mode Streamlit
 would lose clicks. Beyond `FEW` points only those on the front have error bars, hovering tells means, and no point
-carries trial numbers: arrays of text reach the browser without a look at every single one.
+carries trial numbers or long words: arrays of short text reach the browser without a look at every single one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,8 @@ from orchestrator.formats import with_unit
 
 FEW = 2_000
 """Points up to which each has its error bars and its own words."""
+_SHORT = 60
+"""Characters of a point's own words beyond that."""
 _DRAWN = ("front", "dominated", "infeasible", "outside")
 _TEXTS = dict.fromkeys(("fingerprint", "label", "gate", "standing"), object)
 """Columns that are cut apart many times, which Arrow's strings are slow at."""
@@ -94,7 +96,7 @@ def _points(
         }
     else:
         words = {
-            "text": points["label"].to_numpy(str),
+            "text": np.array([text if len(text) <= _SHORT else text[:_SHORT] + "…" for text in points["label"]]),
             "hovertemplate": "%{text}<br>%{y:.5g} against %{x:.5g}<extra></extra>",
         }
     return {
