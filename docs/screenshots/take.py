@@ -20,12 +20,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from orchestrator.configurations import group
 from orchestrator.home import Home
+from orchestrator.loop_table import to_csv
 from orchestrator.records import TrialRecord
 from tests.dashboard.browser.conftest import FLAGS, serving
 from tests.dashboard.planting import measured, plant_study
+from workers.protocol import LoopValue
 
 _HERE = Path(__file__).parent
-_WIDTHS, _HEIGHTS = {"desk": 1280, "phone": 390}, {"desk": 2000, "phone": 2400}
+_WIDTHS, _HEIGHTS = {"desk": 1280, "phone": 390}, {"desk": 2500, "phone": 3600}
 _COLOURS = 128
 
 
@@ -42,6 +44,18 @@ def diagnosed(trial: TrialRecord) -> dict[str, float]:
     return metrics
 
 
+def mapped(trial: TrialRecord) -> list[LoopValue]:
+    """The gate's share of the full context in every head, which falls with the layer."""
+    return [
+        LoopValue(
+            "global_share", loop, layer, head, None, (0.9 - 0.2 * layer) * (0.6 + 0.4 * math.sin(head + loop) ** 2)
+        )
+        for loop in range(2, int(trial.params["num_loops"]) + 1)
+        for layer in range(3)
+        for head in range(4)
+    ]
+
+
 def main(wanted: list[str]) -> None:
     """Plant, serve, look, keep."""
     chromium = shutil.which("chromium")
@@ -50,6 +64,10 @@ def main(wanted: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder) / "home").create()
         study = plant_study(home, "loop-window-gate", failing={7}, track=True, measure=diagnosed)
+        for trial in study.trials:
+            path = home.loop_table(study.name, trial.number)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(to_csv(mapped(trial)), encoding="utf-8")
         plant_study(home, "half-way", trials=12, failing={4, 9})
         plant_study(home, "not-begun", trials=0)
         ranked = group(study)
