@@ -12,21 +12,17 @@ measured and the exit code is 0.
 import argparse
 import json
 import sys
-import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from workers.config import ModelConfig, variant_knobs
-from workers.decoding import Decoder, DecoderWeights
-from workers.evaluation.decode_check import check_decoder
-from workers.evaluation.decode_timing import WARM_UP_STEPS, time_steps
-from workers.evaluation.hardware import hardware, read_bandwidth
-from workers.models import LoopedTransformer, load_pretrained, share_weights
+from workers.decoding import Decoder
+from workers.evaluation.decode_grid import DecodeGrid, measure_grid
+from workers.evaluation.hardware import hardware
+from workers.models import load_pretrained
 from workers.models.window import attend_window_flex, attend_window_sdpa
 
 GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
@@ -39,12 +35,6 @@ SIZES: dict[str, Any] = {
     "num_hidden_layers": 24,
     "num_attention_heads": 16,
     "num_key_value_heads": 8,
-}
-SETTINGS = {
-    "plain R=1": variant_knobs("vanilla"),
-    "PLT R=2": variant_knobs("plt"),
-    "PLT R=3": variant_knobs("plt") | {"num_loops": 3},
-    "sequential R=2": variant_knobs("loop"),
 }
 CONTEXT = 2048
 STEPS = 100
@@ -106,28 +96,14 @@ def check_flex(device: str) -> bool:
     return worst < 1e-3
 
 
-def measure_latency() -> dict[str, dict[str, float]]:
-    """Milliseconds per step of each setting, and the ratio to plain."""
-    widest = ModelConfig(**SIZES, **SETTINGS["PLT R=3"], max_position_embeddings=4096)
-    model = LoopedTransformer(widest, device="cuda", dtype=torch.bfloat16)
-    weights = DecoderWeights(model, rows=3)
-    length = CONTEXT + WARM_UP_STEPS + STEPS
-    ids = torch.randint(widest.vocab_size, (1, length), generator=torch.Generator().manual_seed(0)).cuda()
-    decoders: dict[str, Decoder] = {}
-    for name, knobs in SETTINGS.items():
-        variant = share_weights(model, ModelConfig(**SIZES, **knobs, max_position_embeddings=4096))
-        decoders[name] = Decoder(variant, 1, length, weights=weights)
-        check_decoder(variant, decoders[name], ids[:, :96])
-        decoders[name].prefill(ids[:, :CONTEXT], last_only=True)
-    timed = time_steps(list(decoders.values()), ids[:, CONTEXT], STEPS, time.perf_counter)
-    floor = weights.read_bytes() / read_bandwidth()
-    print(f"{'':16}{'ms p50':>9}{'ms p95':>9}{'of plain':>10}   floor (weights once) {1e3 * floor:.2f} ms")
-    rows = {}
-    for name, times in zip(decoders, timed, strict=True):
-        ratio = median(own / plain for own, plain in zip(times, timed[0], strict=True))
-        rows[name] = {"ms_p50": 1e3 * median(times), "ms_p95": 1e3 * float(np.percentile(times, 95)), "ratio": ratio}
-        print(f"{name:16}{rows[name]['ms_p50']:9.3f}{rows[name]['ms_p95']:9.3f}{ratio:10.3f}")
-    return rows
+def measure_latency() -> dict[str, Any]:
+    """Plain, PLT and the sequential loop in turn."""
+    measured = measure_grid(DecodeGrid(shape=SIZES, batch_sizes=(1,), contexts=(CONTEXT,), steps=STEPS))
+    print(f"{'':16}{'ms p50':>9}{'ms p95':>9}{'of plain':>10}{'of floor':>10}")
+    for point in measured.points:
+        times = f"{point.ms_p50:9.3f}{point.ms_p95:9.3f}"
+        print(f"{point.setting:16}{times}{point.over_plain:10.3f}{point.floor_fraction:10.2f}")
+    return measured.to_plain()
 
 
 def main() -> int:

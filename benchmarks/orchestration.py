@@ -34,6 +34,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.commit import commit
 from orchestrator.backends.ray_backend import RayBackend
 from orchestrator.corpora import corpus_fingerprints
 from orchestrator.home import Home
@@ -334,13 +335,6 @@ def ray_start() -> float:
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True)
     return time.perf_counter() - began
-
-
-def commit() -> str:
-    """The commit that was measured, with `+` when files were changed."""
-    changed = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
-    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-    return head.strip() + ("+" if changed.strip() else "")
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 import optuna
 
-from benchmarks.decode_ratio import commit
+from benchmarks.commit import commit
 from benchmarks.proposals import OptunaProposals, RandomProposals
 from benchmarks.recording import Recording, load
 from benchmarks.replay import Proposals, Replay, share_at

@@ -36,7 +36,7 @@ import numpy as np
 import optuna
 import torch
 
-from benchmarks.decode_ratio import commit
+from benchmarks.commit import commit
 from benchmarks.record_curves import DATA, configurations, curve, decoding, rounded
 from orchestrator.backends.local_backend import LocalBackend
 from orchestrator.configuration import IDENTITY, Configuration

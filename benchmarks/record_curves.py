@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.decode_ratio import commit
+from benchmarks.commit import commit
 from orchestrator.configuration import Configuration, resolve
 from orchestrator.spec import StudySpec, load_spec
 from orchestrator.spec.points import enumerate_points

@@ -25,7 +25,7 @@ import moocore
 import numpy as np
 import optuna
 
-from benchmarks.decode_ratio import commit
+from benchmarks.commit import commit
 from benchmarks.sampler_stall import STUDY
 from orchestrator.proposer import Evaluation, Proposer
 from orchestrator.samplers import Choice

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 import optuna
 
-from benchmarks.decode_ratio import commit
+from benchmarks.commit import commit
 from orchestrator.ask_ahead import AskAhead
 from orchestrator.proposer import Evaluation, Proposal, Proposer
 from orchestrator.search_space import SearchSpace

@@ -167,7 +167,7 @@ def wait_for(url: str) -> None:
 
 def run(repeats: int, steps: int) -> dict[str, Any]:
     """One measurement as plain data."""
-    from benchmarks.decode_ratio import commit  # imports torch, which a cold start must not find there
+    from benchmarks.commit import commit  # imports torch, which a cold start must not find there
 
     amount = amount_of_a_millisecond()
     with ExitStack() as stack:

@@ -31,6 +31,7 @@ _COMMANDS = {
     "export-model": "Write a trial's model for transformers, vLLM, mlx-lm or llama.cpp.",
     "import-model": "Take a checkpoint that others wrote into this home.",
     "evaluate": "Score the code that a trained model writes: HumanEval, MBPP, held-out lines.",
+    "bench": "Measure this machine: decode latency beside its floor.",
     "data": "Fetch what models are scored on: `plt data fetch`.",
     "dashboard": "Open the dashboard on this machine.",
     "doctor": "Check what is installed, writable and reachable, and how fast.",

@@ -1,4 +1,4 @@
-"""What this process computes on, and how fast it reads memory."""
+"""What this process computes on, how fast it reads memory and multiplies matrices."""
 
 import os
 import platform
@@ -12,6 +12,9 @@ import torch
 READ_BYTES = {"cpu": 2**30, "cuda": 2**31}
 """Read per pass: much more than the last cache holds."""
 READ_PASSES = 5
+MATRIX_SIZE = {"cpu": 2048, "cuda": 8192}
+"""Rows and columns of the factors."""
+MATRIX_PASSES = 5
 
 
 def hardware() -> dict[str, Any]:
@@ -44,6 +47,24 @@ def _measure_bandwidth(device: str, threads: int) -> float:  # noqa: ARG001 (thr
         numbers.sum().item()
         seconds.append(time.perf_counter() - start)
     return READ_BYTES[device] / min(seconds)
+
+
+def matrix_rate(dtype: torch.dtype) -> float:
+    """FLOP per second of this process's device in a large matrix product of a type, best of several; measured once."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return _measure_matrix_rate(device, dtype, torch.get_num_threads())
+
+
+@lru_cache(maxsize=8)
+def _measure_matrix_rate(device: str, dtype: torch.dtype, threads: int) -> float:  # noqa: ARG001 (part of the key)
+    size = MATRIX_SIZE[device]
+    left, right = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    seconds = []
+    for _ in range(MATRIX_PASSES):
+        start = time.perf_counter()
+        (left @ right)[0, 0].item()
+        seconds.append(time.perf_counter() - start)
+    return 2 * size**3 / min(seconds)
 
 
 def _cpu_name() -> str:
