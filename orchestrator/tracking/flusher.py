@@ -54,6 +54,7 @@ class Flusher:
         self._lost: Counter[str] = Counter()
         self._refused: dict[str, str] = {}
         self._failing, self._hopeless = "", False
+        self._ever_failed = False
         self._thread = threading.Thread(target=self._run, name="tracking-flusher", daemon=True)
         self._thread.start()
 
@@ -86,9 +87,12 @@ class Flusher:
         return "; ".join(parts) or None
 
     @property
-    def lost(self) -> int:
-        """Entries that the disk did not take."""
-        return self._lost.total()
+    def doubtful(self) -> bool:
+        """Whether the service may hold less or more than was said: the disk did not take an entry, or a try failed.
+
+        A request that had no answer in time may be met later, beside the one that was made instead of it.
+        """
+        return bool(self._lost) or self._ever_failed
 
     def drain(self) -> None:
         """Wait until everything was carried; a ServiceError says what was not when nothing moves any more."""
@@ -203,7 +207,7 @@ class Flusher:
     def _failed(self, error: DeliveryError) -> bool:
         with self._changed:
             self._tries += 1
-            self._failing, self._hopeless = str(error), error.verdict is Verdict.WAIT
+            self._failing, self._hopeless, self._ever_failed = str(error), error.verdict is Verdict.WAIT, True
             self._changed.notify_all()
         return False
 

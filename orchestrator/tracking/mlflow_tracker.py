@@ -15,6 +15,7 @@ from orchestrator.home import Home
 from orchestrator.loop_table import read_text
 from orchestrator.records import StudyRecord, TrialRecord
 from orchestrator.tracking import updates
+from orchestrator.tracking.delivery import Moved
 from orchestrator.tracking.entry import Reported
 from orchestrator.tracking.flusher import Flusher
 from orchestrator.tracking.mlflow_connection import require_durable, service_errors
@@ -23,6 +24,8 @@ from orchestrator.tracking.mlflow_runs import MlflowRuns
 from orchestrator.tracking.spool import Spool
 from orchestrator.tracking.tracked_run import Point, TrackedRun
 from workers.protocol import MetricReport
+
+_UP_TO_DATE = "bringing MLflow up to date"
 
 
 class MlflowTracker:
@@ -75,19 +78,16 @@ class MlflowTracker:
         self._flusher.say(updates.trial_ended(trial, self._now(), loops))
 
     def finish_study(self, study: StudyRecord) -> None:
-        """Write the counts, end what still runs as KILLED, and end the parent run."""
+        """Write the counts, end what still runs as KILLED, end the parent run; after failures make all runs right."""
         for trial in {**self._running, **self._still_running(study)}.values():
             self.finish_trial(trial)
-        if self._flusher.lost:
-            self.reconcile(study)
-        self._flusher.say(updates.study_ended(study, self._now()))
+        flusher, reconcile = self._flusher, self._reconciling(study, ())
+        flusher.act(_UP_TO_DATE, lambda moved: reconcile(moved) if flusher.doubtful else None)
+        flusher.say(updates.study_ended(study, self._now()))
 
     def reconcile(self, study: StudyRecord, owned: Sequence[int] = ()) -> None:
         """Make the runs equal the record, in the background; see the protocol. Duplicates also go to the trash."""
-        time, numbers = self._now(), frozenset(owned)
-        process = self._process
-        assert process is not None
-        self._flusher.act("bringing MLflow up to date", lambda moved: process.reconcile(study, numbers, time, moved))
+        self._flusher.act(_UP_TO_DATE, self._reconciling(study, owned))
 
     def close(self) -> None:
         """Wait until everything said has arrived; a ServiceError says what has not, and what becomes of it."""
@@ -147,6 +147,11 @@ class MlflowTracker:
             raise ServiceError(f"{path} cannot be written ({error.strerror}); make room or set PLT_HOME") from error
         self._process = MlflowProcess(self._home, self.study_name, self._created)
         return Flusher(spool, self._process.deliver, patience=self._patience)
+
+    def _reconciling(self, study: StudyRecord, owned: Sequence[int]) -> Callable[[Moved], None]:
+        time, numbers, process = self._now(), frozenset(owned), self._process
+        assert process is not None
+        return lambda moved: process.reconcile(study, numbers, time, moved)
 
     def _still_running(self, study: StudyRecord) -> dict[int, TrialRecord]:
         """What the record knows of the trials that still run."""

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -144,3 +145,40 @@ def test_two_outages_lose_and_double_nothing(
         assert [(point.step, point.value) for point in points] == [(step, 1 / step) for step in range(1, 101)]
         assert run.info.status == "FINISHED"
         assert run.data.metrics["val/bits_per_byte"] == 2.0 + int(run.data.tags["plt.trial"])
+
+
+@pytest.mark.slow
+def test_what_a_slow_server_does_later_is_not_there_twice(
+    home: Home,
+    server: int,
+    monkeypatch: pytest.MonkeyPatch,
+    make_study: Make,
+    make_trial: Make,
+    complete: Make,
+) -> None:
+    """It makes every run that it was asked for before the asker lost patience, and asked again."""
+    client = MlflowClient(tracking_uri=f"http://127.0.0.1:{server}")
+    database = sqlite3.connect(home.root / "mlflow.db", isolation_level=None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    tracker = MlflowTracker(home, "loops", patience=30.0)
+    tracker.start_study(make_study())
+    tracker.start_trial(make_trial(0))
+    tracker.reconcile(make_study(make_trial(0)), owned=[0])  # now it knows every run, and asks for new ones at once
+    assert [run.number for run in tracker.runs()] == [0]
+    database.execute("BEGIN IMMEDIATE")  # whoever writes waits
+    tracker.start_trial(make_trial(1))
+    until = time.monotonic() + 30
+    while tracker.problem() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    assert "no answer in time" in (tracker.problem() or "")
+    database.execute("ROLLBACK")
+    trials = [complete(0), complete(1)]
+    for trial in trials:
+        tracker.finish_trial(trial)
+    tracker.finish_study(make_study(*trials, state=StudyState.COMPLETE))
+    tracker.close()
+    assert sorted((run.data.tags["plt.trial"], run.info.status) for run in children(client)) == [
+        ("0", "FINISHED"),
+        ("1", "FINISHED"),
+    ]
