@@ -18,6 +18,7 @@
 Files are written aside and renamed, so a reader never sees half of one.
 """
 
+import fcntl
 import os
 import re
 import tempfile
@@ -156,15 +157,32 @@ def without_secrets(text: str) -> str:
 
 
 def write_aside(path: Path, text: str) -> None:
-    """Write a text file so that readers see the old text or the new one, never a part."""
+    """Write a text file so that readers see the old text or the new one, never a part.
+
+    It is written beside the file first, by one writer at a time; what a killed writer left there the next one takes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+    aside = path.with_name(f".{path.name}.aside")
+    with os.fdopen(_alone(aside), "r+", encoding="utf-8") as file:
+        try:
+            file.truncate(0)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(aside).replace(path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+
+def _alone(path: Path) -> int:
+    """Open a file, made if missing, that nobody else has open this way and that is still at its path."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            if path.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+        except FileNotFoundError:
+            pass  # the writer before us has put it in its place
+        os.close(handle)

@@ -36,6 +36,8 @@ class Spool:
         self.trouble = ""
         """What is wrong with the file, or empty."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        self._aside = path.with_name(f".{path.name}.aside")
+        self._aside.unlink(missing_ok=True)  # of a process that was killed while it shortened the file
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._recover()
@@ -132,14 +134,13 @@ class Spool:
     def _shorten(self) -> None:
         """Cut what was delivered off the front, by way of a second file that takes the place of the first."""
         rest = os.pread(self._file, self._size - self._delivered, self._delivered)
-        aside = self._path.with_name(f".{self._path.name}.aside")
-        handle = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        handle = os.open(self._aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             _write(handle, _header(_HEADER_BYTES) + rest, 0)
-            aside.replace(self._path)
+            self._aside.replace(self._path)
         except OSError:
             os.close(handle)
-            aside.unlink(missing_ok=True)
+            self._aside.unlink(missing_ok=True)
             raise
         os.close(self._file)
         self._file = handle

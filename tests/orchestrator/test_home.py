@@ -1,3 +1,6 @@
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -49,3 +52,38 @@ def test_writing_aside_replaces_whole_files_and_leaves_nothing_else(tmp_path: Pa
     write_aside(path, "new")
     assert path.read_text(encoding="utf-8") == "new"
     assert [child.name for child in path.parent.iterdir()] == ["file.json"]
+
+
+def write_and_be_killed(path: Path) -> None:
+    handle = os.open(path.with_name(f".{path.name}.aside"), os.O_RDWR | os.O_CREAT)
+    os.write(handle, b"half of a longer te")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write_many(path: Path, letter: str) -> None:
+    for _ in range(50):
+        write_aside(path, letter * 20_000)
+
+
+def test_what_a_killed_writer_left_is_taken_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "live.json"
+    killed = multiprocessing.get_context("fork").Process(target=write_and_be_killed, args=(path,))
+    killed.start()
+    killed.join()
+    write_aside(path, "whole")
+    assert path.read_text(encoding="utf-8") == "whole"
+    assert [one.name for one in tmp_path.iterdir()] == ["live.json"]
+
+
+def test_of_writers_at_once_one_wins_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=write_many, args=(path, letter)) for letter in "abc"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    text = path.read_text(encoding="utf-8")
+    assert text in {letter * 20_000 for letter in "abc"}
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
