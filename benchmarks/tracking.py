@@ -33,6 +33,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from benchmarks.commit import commit
 from orchestrator.errors import ServiceError
 from orchestrator.home import Home
 from orchestrator.records import Objective, StudyRecord, StudyState, TrialRecord, TrialState
@@ -167,8 +168,6 @@ def wait_for(url: str) -> None:
 
 def run(repeats: int, steps: int) -> dict[str, Any]:
     """One measurement as plain data."""
-    from benchmarks.commit import commit  # imports torch, which a cold start must not find there
-
     amount = amount_of_a_millisecond()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plt-tracking-")))

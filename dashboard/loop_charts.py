@@ -44,7 +44,7 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
 def diagnostics(configurations: Sequence[ConfigurationRecord]) -> list[str]:
     """Names of the diagnostics that some configuration has, those with a meaning here first."""
     found = {match[2] for one in configurations for name in one.metrics if (match := _LOOP.fullmatch(name))}
-    return [name for name in _MEANINGS if name in found] + sorted(found.difference(_MEANINGS))
+    return _known_first(found)
 
 
 def diagnostic_title(name: str) -> str:
@@ -94,7 +94,11 @@ def diagnostic_figure(configurations: Mapping[str, ConfigurationRecord], name: s
 def by_head(tables: Sequence[Sequence[LoopValue]]) -> list[str]:
     """Names of the diagnostics that are known by layer and head, the gate's share first."""
     found = {value.name for table in tables for value in table if value.head is not None}
-    return sorted(found, key=lambda name: (name != "global_share", list(_MEANINGS).index(name)))
+    return sorted(_known_first(found), key=lambda name: name != "global_share")
+
+
+def _known_first(names: set[str]) -> list[str]:
+    return [name for name in _MEANINGS if name in names] + sorted(names.difference(_MEANINGS))
 
 
 def head_maps(tables: Sequence[Sequence[LoopValue]], name: str) -> dict[int, np.ndarray]:

@@ -4,7 +4,7 @@ Three things differ from Optuna's own file backend when it writes. The lock is t
 that held it, so nobody waits for a dead writer and nobody steals a slow one's. Whoever has the lock first cuts off what
 a killed writer left half written, because an entry behind it would be unreadable. And an entry is appended as a whole
 or not at all: when the disk is full the file is as before, and `on_trouble` decides whether to try again. Reading is
-the same but faster, and does not keep where each entry lies.
+the same, by a faster parser, and does not keep where each entry lies.
 
 What a trial was told is on the disk when `append_logs` returns, and with it everything before it; entries that lead up
 to it are handed to the operating system at once but not waited for. So a kill loses nothing, and a power cut at most

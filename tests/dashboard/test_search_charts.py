@@ -143,6 +143,7 @@ def test_maps_by_layer_and_head_are_means_over_seeds() -> None:
     tables = [
         [whole, *head_values("attention_entropy", 1, 0.0), *head_values("global_share", 2, seed)] for seed in (0.2, 0.4)
     ]
+    assert loop_charts.by_head([head_values("new", 1, 0.0), *tables])[-1] == "new"
     assert loop_charts.by_head(tables) == ["global_share", "attention_entropy"]
     maps = loop_charts.head_maps(tables, "global_share")
     assert list(maps) == [2]

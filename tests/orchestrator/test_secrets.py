@@ -155,7 +155,7 @@ def test_no_secret_is_found_afterwards(server: int, tmp_path: Path, where: str) 
 
 
 def search_runs(server: int) -> str:
-    """Every run of the server as it shows them, artifacts listed with them."""
+    """Every run of the server as it shows them."""
     manager = urllib.request.HTTPPasswordMgrWithDefaultRealm()
     manager.add_password(None, f"http://127.0.0.1:{server}", USER, PASSWORD)
     opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(manager))

@@ -149,7 +149,7 @@ def measure_grid(
         for context in grid.contexts:
             told(f"batch {batch_size}, context {context}: {len(models)} settings, {grid.steps} steps each")
             points += _measure_point(models, weights, grid, batch_size, context, bandwidth, rate, clock)
-        del weights
+        del weights  # before the next ones are packed
     return DecodeMeasurement(
         machine={**hardware(), "read_bandwidth": bandwidth, "matrix_rate": rate},
         parameters=parameter_count(models[PLAIN].config),
@@ -186,8 +186,8 @@ def _weights(models: Mapping[str, LoopedTransformer], batch_size: int) -> dict[s
         gate = (config.gate_input, config.gate_polarity, config.gate_mode) if config.local == "swa" else None
         same = [made for (owner, kind), made in packed.items() if owner == tensors and gate in (kind, None)]
         if not same:
-            same = [packed.setdefault((tensors, gate), DecoderWeights(model, rows))]
-        weights[name] = same[0]
+            packed[tensors, gate] = DecoderWeights(model, rows)
+        weights[name] = same[0] if same else packed[tensors, gate]
     return weights
 
 
