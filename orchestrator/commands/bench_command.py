@@ -46,6 +46,7 @@ def decode(
 
     from orchestrator.bench import decode_shape, print_decode
     from orchestrator.home import write_aside
+    from workers.device import device_name
     from workers.device_lock import DeviceLock
     from workers.evaluation.decode_grid import DecodeGrid, measure_grid
 
@@ -61,7 +62,7 @@ def decode(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    with DeviceLock("cpu").exclusive():
+    with DeviceLock(device_name()).exclusive():
         measurement = measure_grid(grid, told=lambda what: click.echo(what, err=True))
     print_decode(Console(), measurement)
     if target is not None:

@@ -135,8 +135,10 @@ def test_a_wrong_password_is_told_with_its_remedy_and_loses_nothing(server: int,
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["variables", "address"])
-def test_no_secret_is_found_afterwards(server: int, tmp_path: Path, where: str) -> None:
-    """In what was printed, in arguments, in the home, and in the run that MLflow shows to every reader."""
+def test_no_secret_is_found_afterwards(
+    server: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, where: str
+) -> None:
+    """In what was printed, in arguments, in the home, and in runs and artifacts that MLflow shows to every reader."""
     user = f"{USER}:{PASSWORD}@" if where == "address" else ""
     plt = Commands(tmp_path, {"MLFLOW_TRACKING_URI": f"http://{user}127.0.0.1:{server}"} | ({} if user else PLANTED))
     code, printed = plt("run", "study.yaml", "--backend", "local")
@@ -144,8 +146,9 @@ def test_no_secret_is_found_afterwards(server: int, tmp_path: Path, where: str) 
     for arguments in (["status", "secrets"], ["logs", "secrets/1"], ["export", "secrets"]):
         plt(*arguments)
     told = plt.said.replace(str(tmp_path), "")
-    files = {path: path.read_bytes() for path in plt.home.rglob("*") if path.is_file()}
-    assert any(path.name == "optuna.journal" for path in files)
+    artifacts = tmp_path_factory.getbasetemp().glob("server*/files/**/*")
+    files = {path: path.read_bytes() for path in (*plt.home.rglob("*"), *artifacts) if path.is_file()}
+    assert {"optuna.journal", "spec.json"} <= {path.name for path in files}
     runs = search_runs(server)
     assert "plt.trial" in runs
     for secret in (USER, *PLANTED.values()):

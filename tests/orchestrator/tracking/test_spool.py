@@ -224,3 +224,10 @@ def test_a_killed_writer_loses_no_line_that_it_wrote(tmp_path: Path) -> None:
     kept = [int(line) for line in everything(Spool(path), 10**6)]
     assert kept == list(range(len(kept)))
     assert len(kept) > said
+
+
+def test_what_a_killed_process_left_while_shortening_is_gone(tmp_path: Path) -> None:
+    aside = tmp_path / ".spool.aside"
+    aside.write_bytes(b"half")
+    Spool(tmp_path / "spool").close()
+    assert list(tmp_path.iterdir()) == []
