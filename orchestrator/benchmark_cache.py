@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.home import write_aside
 from workers.fingerprint import fingerprint
 
-_IDENTITY = ("kind", "device", "cores", "torch")
+_IDENTITY = ("kind", "device", "cores", "torch", "decoding")
 """What of the hardware makes two latencies comparable; the threads are those that the study asked for."""
 
 

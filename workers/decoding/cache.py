@@ -32,6 +32,9 @@ class SlotView(ABC):
 class Cache(ABC):
     """Keys and values of a batch of sequences of equal length, preallocated for all layers and loops."""
 
+    places: Tensor
+    """(L, B, 2 Hkv, P, dh), or (L, B, R, 2 Hkv, S, dh) where every loop has its own: key heads, then value heads."""
+
     @abstractmethod
     def view(self, slot: Slot, first: int, rows: int) -> SlotView:
         """The cache for a pass of `rows` rows from loop `first` (counted from 0) at `slot`."""

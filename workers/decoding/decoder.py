@@ -5,9 +5,13 @@ after another. The R rows of slot t (PLT, arXiv 2510.24824, Algorithm 1, in slot
 
     row 1: E_t        row r: b * h(r-1)_{t-1} + a * E_t        logits = Head(h(R)_t)        keep h(1..R-1)_t
 
-All sequences of a batch have the same length. On CUDA a step is recorded once as a CUDA graph and replayed. Prefill
-runs the loops one after another in either case, like training.
+All sequences of a batch have the same length. On CUDA a step is recorded once as a CUDA graph and replayed; on a CPU it
+is one call of code compiled for this machine (`workers.decoding.native`), or PyTorch's operators where that cannot be.
+Prefill runs the loops one after another in either case, like training.
 """
+
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,6 +20,7 @@ from torch.nn.functional import embedding
 from workers.decoding.cache import Cache, byte_count
 from workers.decoding.chunk import chunk_layer
 from workers.decoding.graph import StepGraph
+from workers.decoding.native import NativePass
 from workers.decoding.own_cache import OwnCache
 from workers.decoding.shared_cache import SharedCache
 from workers.decoding.slot import Slot, SlotMaker
@@ -25,6 +30,8 @@ from workers.models import LoopedTransformer
 from workers.models.looped_transformer import combine
 from workers.models.rotary import rotary_tables
 
+Run = Callable[[Tensor, int], Tensor]
+"""All layers for the rows (B, n, d) of one slot from loop `first` on: the residual rows (B, n, d)."""
 MAX_CHUNK = 1024
 """Slots that a prefill takes at once; longer ones are cut, which bounds its masks and activations."""
 
@@ -34,7 +41,8 @@ class Decoder:
 
     `max_length` may exceed `max_position_embeddings`: RoPE has no end, only training had one. `weights` of another
     decoder of the same model can be shared. `static_shapes` hides unused cache places by masks instead of slicing; None
-    means on CUDA, whose graphs need it. Nothing here keeps gradients.
+    means on CUDA, whose graphs need it. Compiled steps are taken wherever they can be, unless `compiled` is False or
+    shapes are static. Nothing here keeps gradients.
     """
 
     def __init__(
@@ -45,6 +53,7 @@ class Decoder:
         *,
         weights: DecoderWeights | None = None,
         static_shapes: bool | None = None,
+        compiled: bool = True,
     ) -> None:
         if batch_size < 1 or max_length < 1:
             raise ValueError(f"batch_size is {batch_size} and max_length is {max_length}; both must be 1 or more")
@@ -64,6 +73,10 @@ class Decoder:
             """h(1)..h(R-1) of the previous slot, (B, R-1, d), zero before the first one; no rows without CLP."""
             tables = rotary_tables(max_length, self.config.head_dim, self.config.rope_theta, table)
             self._slots = SlotMaker(self.config, tables)
+            native = self.weights.native if compiled and not static_shapes else None
+            self._native = (
+                None if native is None else NativePass(native, self.config, self.cache, batch_size, max_length)
+            )
         self._static = table.is_cuda if static_shapes is None else static_shapes
         self._graph = StepGraph(self._masked_step, batch_size, self.carry) if table.is_cuda else None
 
@@ -82,8 +95,10 @@ class Decoder:
             logits = self._graph(ids, self.length)
         elif self._static:
             logits = self._masked_step(ids, torch.tensor([self.length], device=ids.device))
+        elif self._native is not None:
+            logits = self._step(ids, partial(self._native.run, slot=self.length))
         else:
-            logits = self._step(ids, self._slots.cut(self.length))
+            logits = self._step(ids, partial(self._run_slot, self._slots.cut(self.length)))
         self.length = stop
         return logits
 
@@ -92,6 +107,13 @@ class Decoder:
         """Start over with empty sequences, in the same memory."""
         self.length = 0
         self.carry.zero_()  # keys and values of unused slots are never read
+
+    @property
+    def engine(self) -> str:
+        """What takes the steps: `cuda graph`, `compiled` or `torch`."""
+        if self._graph is not None:
+            return "cuda graph"
+        return "torch" if self._native is None else "compiled"
 
     def kv_bytes(self) -> int:
         """Bytes of keys and values that one sequence occupies at its present length, counted from the tensors."""
@@ -120,24 +142,27 @@ class Decoder:
         return x
 
     def _masked_step(self, ids: Tensor, index: Tensor) -> Tensor:
-        return self._step(ids, self._slots.masked(index))
+        return self._step(ids, partial(self._run_slot, self._slots.masked(index)))
 
-    def _step(self, ids: Tensor, slot: Slot) -> Tensor:
+    def _run_slot(self, slot: Slot, rows: Tensor, first: int) -> Tensor:
+        return run_slot(self.weights.layers, rows, first, slot, self.cache, self.config)
+
+    def _step(self, ids: Tensor, run: Run) -> Tensor:
         embedded = embedding(ids, self.weights.embedding)[:, None]
         if self.config.parallel_loops:
-            return self._parallel_loops(embedded, slot)
+            return self._parallel_loops(embedded, run)
         x = embedded
         for loop in range(self.config.num_loops):
             x = combine(x, embedded, self.config) if loop > 0 else x
-            x = self._hand_on(run_slot(self.weights.layers, x, loop, slot, self.cache, self.config))
+            x = self._hand_on(run(x, loop))
         return self._head(x[:, 0])
 
-    def _parallel_loops(self, embedded: Tensor, slot: Slot) -> Tensor:
+    def _parallel_loops(self, embedded: Tensor, run: Run) -> Tensor:
         """One pass with a row per loop on `embedded` (B, 1, d); logits (B, V)."""
         rows = embedded
         if self.config.num_loops > 1:
             rows = torch.cat((embedded, combine(self.carry, embedded, self.config)), 1)
-        hidden = self._hand_on(run_slot(self.weights.layers, rows, 0, slot, self.cache, self.config))
+        hidden = self._hand_on(run(rows, 0))
         self.carry.copy_(hidden[:, :-1])
         return self._head(hidden[:, -1])
 
@@ -155,8 +180,11 @@ class Decoder:
         return self.weights.normalise(residual) if self.config.norm_per_loop else residual
 
     def _head(self, hidden: Tensor) -> Tensor:
-        """Logits of h(R): the final norm is applied exactly once."""
-        return self.weights.head(hidden if self.config.norm_per_loop else self.weights.normalise(hidden))
+        """Logits of h(R), (B, T, d) or of one slot (B, d): the final norm is applied exactly once."""
+        normalised = hidden if self.config.norm_per_loop else self.weights.normalise(hidden)
+        if self._native is not None and hidden.dim() == 2:
+            return self._native.head(normalised)
+        return self.weights.head(normalised)
 
     def _claim(self, ids: Tensor, dimensions: int) -> int:
         """Check that `ids` fit; the length after them."""

@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from workers.config import ModelConfig
 from workers.decoding.cache import Cache, SlotAttention, SlotView, byte_count, group, ungroup
+from workers.decoding.memory import zeros
 from workers.decoding.slot import Slot
 
 
@@ -23,7 +24,7 @@ class OwnCache(Cache):
         self.slots = torch.arange(max_length, device=device)
         heads = (config.num_loops, 2 * self.kv_heads)
         shape = (config.num_hidden_layers, batch_size, *heads, max_length, config.head_dim)
-        self.places = torch.zeros(shape, device=device, dtype=dtype)
+        self.places = zeros(shape, dtype, device)
         """(L, B, R, 2 Hkv, S, dh): key heads, then value heads."""
 
     def view(self, slot: Slot, first: int, rows: int) -> SlotView:

@@ -17,6 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from workers.config import ModelConfig
 from workers.decoding.cache import Cache, SlotAttention, SlotView, byte_count, group, ungroup
+from workers.decoding.memory import zeros
 from workers.decoding.slot import Slot
 
 
@@ -33,7 +34,7 @@ class SharedCache(Cache):
         self.base = (config.num_loops - 1) * self.ring_size
         """The place of slot 0 of loop 1."""
         shape = (config.num_hidden_layers, batch_size, 2 * self.kv_heads, self.base + max_length, config.head_dim)
-        self.places = torch.zeros(shape, device=device, dtype=dtype)
+        self.places = zeros(shape, dtype, device)
         """(L, B, 2 Hkv, P, dh): key heads, then value heads."""
         self._passes: dict[tuple[int, int], Pass] = {}
 

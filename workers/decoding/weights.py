@@ -1,6 +1,11 @@
-"""A model's weights in decoding form: fused and packed. A snapshot, which later training does not change."""
+"""A model's weights in decoding form: fused and packed. A snapshot, which later training does not change.
 
+On a CPU they are held twice: as PyTorch's operators take them, for prefill, and as compiled steps do.
+"""
+
+import logging
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -8,8 +13,11 @@ from torch.nn.functional import rms_norm, silu
 
 from workers.decoding.gate import Mixer, mixer_of
 from workers.decoding.linear import PackedLinear
+from workers.decoding.native import NativeUnavailableError, NativeWeights
 from workers.models import LoopedTransformer
 from workers.models.layer import DecoderLayer
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,10 @@ class LayerWeights:
 
 
 class DecoderWeights:
-    """All weights of `model`, packed for steps of `rows` rows (batch size times loops per pass)."""
+    """All weights of `model`, packed for steps of `rows` rows (batch size times loops per pass).
+
+    Where compiled steps cannot serve a model on a CPU, the reason is logged once.
+    """
 
     def __init__(self, model: LoopedTransformer, rows: int) -> None:
         self.embedding = model.model.embed_tokens.weight.detach().clone()
@@ -53,6 +64,13 @@ class DecoderWeights:
         self.norm = model.model.norm.weight.detach().clone()
         self.eps = model.config.rms_norm_eps
         self.head = PackedLinear(self.embedding if model.lm_head is None else model.lm_head.weight, rows)
+        self.native: NativeWeights | None = None
+        """For compiled steps; None where there are none."""
+        if not self.embedding.is_cuda:
+            try:
+                self.native = NativeWeights(model)
+            except NativeUnavailableError as reason:
+                _tell_once(str(reason))
 
     def normalise(self, x: Tensor) -> Tensor:
         """The final norm on rows (..., d)."""
@@ -62,6 +80,11 @@ class DecoderWeights:
         """Bytes of the matrices that one pass over the layers and the head reads."""
         products = [product for layer in self.layers for product in layer.products] + [self.head]
         return sum(product.read_bytes for product in products)
+
+
+@cache
+def _tell_once(reason: str) -> None:
+    _log.warning("decode steps use PyTorch's operators, which are slower than compiled ones: %s", reason)
 
 
 def _pack_layer(layer: torch.nn.Module, rows: int) -> LayerWeights:

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from workers.decoding.memory import zeros
+from workers.decoding.native import engine
+
 READ_BYTES = {"cpu": 2**30, "cuda": 2**31}
 """Read per pass: much more than the last cache holds."""
 READ_PASSES = 5
@@ -20,7 +23,8 @@ MATRIX_PASSES = 5
 def hardware() -> dict[str, Any]:
     """The device as plain data. Equal data means comparable timings, so it belongs into a measurement's fingerprint.
 
-    `kind` (cpu or cuda), `device` (model name), `cores` (that this process may use), `threads` (of torch), `torch`.
+    `kind` (cpu or cuda), `device` (model name), `cores` (that this process may use), `threads` (of torch), `torch`,
+    `decoding` (what takes decode steps).
     """
     cuda = torch.cuda.is_available()
     return {
@@ -29,6 +33,7 @@ def hardware() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
+        "decoding": "cuda graph" if cuda else engine(),
     }
 
 
@@ -40,7 +45,7 @@ def read_bandwidth() -> float:
 
 @lru_cache(maxsize=8)
 def _measure_bandwidth(device: str, threads: int) -> float:  # noqa: ARG001 (threads is part of the key)
-    numbers = torch.ones(READ_BYTES[device] // 4, device=device)
+    numbers = zeros((READ_BYTES[device] // 4,), torch.float32, torch.device(device)).fill_(1)
     seconds = []
     for _ in range(READ_PASSES):
         start = time.perf_counter()

@@ -110,7 +110,7 @@ def test_a_decoder_that_computes_something_else_is_not_measured(
 def test_hardware_is_plain_and_names_the_device() -> None:
     facts = hardware()
     assert json.loads(json.dumps(facts)) == facts
-    assert facts.keys() == {"kind", "device", "cores", "threads", "torch"}
+    assert facts.keys() == {"kind", "device", "cores", "threads", "torch", "decoding"}
     assert facts["device"]
     assert facts["threads"] == torch.get_num_threads()
 

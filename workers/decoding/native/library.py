@@ -1,0 +1,125 @@
+"""Compiles `slot_pass.cpp` for this machine, once, and loads it.
+
+The library is kept in `$XDG_CACHE_HOME/plt-orchestrator` (default `~/.cache/plt-orchestrator`), which only its owner
+may write, under a name that is the hash of the source, the compiler, its flags and what they mean on this processor:
+machines that share a home folder never share a library that one of them cannot run. `CXX` names another compiler than
+`c++`.
+"""
+
+import ctypes
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("slot_pass.cpp")
+HEADERS = ("vector.h", "tiles.h", "product.h", "attention.h")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-Wno-psabi", "-fPIC", "-shared")
+COMPILE_SECONDS = 300
+"""A compiler that takes longer is given up."""
+
+
+class NativeUnavailableError(Exception):
+    """Why there are no compiled decode steps here, in one line."""
+
+
+@cache
+def library(extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
+    """The loaded library, compiled if this machine has none yet (a few seconds).
+
+    Raises:
+        NativeUnavailableError: No compiler, or one that cannot compile it.
+    """
+    command = [*_compiler(), *FLAGS, *extra_flags]
+    key = hashlib.sha256(b"\0".join((*_sources(), _meaning(command)))).hexdigest()[:24]
+    path = _folder() / f"slot_pass-{key}.so"
+    if not path.exists():
+        _compile(command, path)
+    return _declared(path)
+
+
+@cache
+def engine() -> str:
+    """What takes decode steps on this CPU: compiled code, with its version and instructions, or PyTorch's operators."""
+    try:
+        instructions = ("vectors", "bfloat16 pairs", "AMX tiles")[library().plt_instructions()]
+    except NativeUnavailableError:
+        return "torch"
+    return f"compiled {hashlib.sha256(b''.join(_sources())).hexdigest()[:8]}, {instructions}"
+
+
+def _sources() -> list[bytes]:
+    return [SOURCE.with_name(name).read_bytes() for name in (SOURCE.name, *HEADERS)]
+
+
+def _compiler() -> list[str]:
+    words = shlex.split(os.environ.get("CXX", "c++"))
+    if not words or shutil.which(words[0]) is None:
+        raise NativeUnavailableError(
+            f"there is no C++ compiler {' '.join(words)!r}; install g++ or clang, or name one in CXX"
+        )
+    return words
+
+
+def _meaning(command: list[str]) -> bytes:
+    """What the flags mean to the compiler on this processor: its version, and the instructions that it may use."""
+    asked = subprocess.run(
+        [*command, "-dM", "-E", "-x", "c++", os.devnull], capture_output=True, check=False, timeout=COMPILE_SECONDS
+    )
+    return asked.stdout + shlex.join(command).encode()
+
+
+def _folder() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME")
+    folder = (Path(root) if root else Path.home() / ".cache") / "plt-orchestrator"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise NativeUnavailableError(
+            f"cannot make {folder} for compiled code: {error.strerror}; set XDG_CACHE_HOME"
+        ) from error
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise NativeUnavailableError(
+            f"{folder} can be written by others, so code in it is not trusted; chmod 700 it, or set XDG_CACHE_HOME"
+        )
+    return folder
+
+
+def _compile(command: list[str], path: Path) -> None:
+    """Written aside and renamed: who is killed, or compiles at the same time, leaves no half library."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="compiling-") as aside:
+        made = Path(aside) / path.name
+        try:
+            done = subprocess.run(
+                [*command, str(SOURCE), "-o", str(made)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=COMPILE_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise NativeUnavailableError(f"{command[0]} did not compile {SOURCE.name}: {error}") from error
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise NativeUnavailableError(f"{command[0]} cannot compile {SOURCE.name}: {said[0]}")
+        made.replace(path)
+
+
+def _declared(path: Path) -> ctypes.CDLL:
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise NativeUnavailableError(f"cannot load {path}: {error}; delete it to have it compiled again") from error
+    number, pointer = ctypes.c_int64, ctypes.c_void_p
+    loaded.plt_takes_head_dim.argtypes, loaded.plt_takes_head_dim.restype = [number], number
+    loaded.plt_instructions.argtypes, loaded.plt_instructions.restype = [], number
+    loaded.plt_layers_work.argtypes, loaded.plt_layers_work.restype = [pointer], number
+    loaded.plt_product_work.argtypes, loaded.plt_product_work.restype = [number] * 3, number
+    loaded.plt_run_layers.argtypes, loaded.plt_run_layers.restype = [pointer, pointer, number, pointer, pointer], None
+    loaded.plt_product.argtypes, loaded.plt_product.restype = [number] * 5 + [pointer] * 4, None
+    return loaded
