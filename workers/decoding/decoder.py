@@ -10,9 +10,6 @@ is one call of code compiled for this machine (`workers.decoding.native`), or Py
 Prefill runs the loops one after another in either case, like training.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
@@ -20,7 +17,7 @@ from torch.nn.functional import embedding
 from workers.decoding.cache import Cache, byte_count
 from workers.decoding.chunk import chunk_layer
 from workers.decoding.graph import StepGraph
-from workers.decoding.native import NativePass
+from workers.decoding.native import NativeStep
 from workers.decoding.own_cache import OwnCache
 from workers.decoding.shared_cache import SharedCache
 from workers.decoding.slot import Slot, SlotMaker
@@ -30,8 +27,6 @@ from workers.models import LoopedTransformer
 from workers.models.looped_transformer import combine
 from workers.models.rotary import rotary_tables
 
-Run = Callable[[Tensor, int], Tensor]
-"""All layers for the rows (B, n, d) of one slot from loop `first` on: the residual rows (B, n, d)."""
 MAX_CHUNK = 1024
 """Slots that a prefill takes at once; longer ones are cut, which bounds its masks and activations."""
 
@@ -74,9 +69,9 @@ class Decoder:
             tables = rotary_tables(max_length, self.config.head_dim, self.config.rope_theta, table)
             self._slots = SlotMaker(self.config, tables)
             native = self.weights.native if compiled and not static_shapes else None
-            self._native = (
-                None if native is None else NativePass(native, self.config, self.cache, batch_size, max_length)
-            )
+            self._native = None
+            if native is not None:
+                self._native = NativeStep(native, self.config, self.cache, self.carry, tables)
         self._static = table.is_cuda if static_shapes is None else static_shapes
         self._graph = StepGraph(self._masked_step, batch_size, self.carry) if table.is_cuda else None
 
@@ -96,9 +91,9 @@ class Decoder:
         elif self._static:
             logits = self._masked_step(ids, torch.tensor([self.length], device=ids.device))
         elif self._native is not None:
-            logits = self._step(ids, partial(self._native.run, slot=self.length))
+            logits = self._native(ids, self.length)
         else:
-            logits = self._step(ids, partial(self._run_slot, self._slots.cut(self.length)))
+            logits = self._step(ids, self._slots.cut(self.length))
         self.length = stop
         return logits
 
@@ -142,27 +137,24 @@ class Decoder:
         return x
 
     def _masked_step(self, ids: Tensor, index: Tensor) -> Tensor:
-        return self._step(ids, partial(self._run_slot, self._slots.masked(index)))
+        return self._step(ids, self._slots.masked(index))
 
-    def _run_slot(self, slot: Slot, rows: Tensor, first: int) -> Tensor:
-        return run_slot(self.weights.layers, rows, first, slot, self.cache, self.config)
-
-    def _step(self, ids: Tensor, run: Run) -> Tensor:
+    def _step(self, ids: Tensor, slot: Slot) -> Tensor:
         embedded = embedding(ids, self.weights.embedding)[:, None]
         if self.config.parallel_loops:
-            return self._parallel_loops(embedded, run)
+            return self._parallel_loops(embedded, slot)
         x = embedded
         for loop in range(self.config.num_loops):
             x = combine(x, embedded, self.config) if loop > 0 else x
-            x = self._hand_on(run(x, loop))
+            x = self._hand_on(run_slot(self.weights.layers, x, loop, slot, self.cache, self.config))
         return self._head(x[:, 0])
 
-    def _parallel_loops(self, embedded: Tensor, run: Run) -> Tensor:
+    def _parallel_loops(self, embedded: Tensor, slot: Slot) -> Tensor:
         """One pass with a row per loop on `embedded` (B, 1, d); logits (B, V)."""
         rows = embedded
         if self.config.num_loops > 1:
             rows = torch.cat((embedded, combine(self.carry, embedded, self.config)), 1)
-        hidden = self._hand_on(run(rows, 0))
+        hidden = self._hand_on(run_slot(self.weights.layers, rows, 0, slot, self.cache, self.config))
         self.carry.copy_(hidden[:, :-1])
         return self._head(hidden[:, -1])
 
@@ -180,11 +172,8 @@ class Decoder:
         return self.weights.normalise(residual) if self.config.norm_per_loop else residual
 
     def _head(self, hidden: Tensor) -> Tensor:
-        """Logits of h(R), (B, T, d) or of one slot (B, d): the final norm is applied exactly once."""
-        normalised = hidden if self.config.norm_per_loop else self.weights.normalise(hidden)
-        if self._native is not None and hidden.dim() == 2:
-            return self._native.head(normalised)
-        return self.weights.head(normalised)
+        """Logits of h(R): the final norm is applied exactly once."""
+        return self.weights.head(hidden if self.config.norm_per_loop else self.weights.normalise(hidden))
 
     def _claim(self, ids: Tensor, dimensions: int) -> int:
         """Check that `ids` fit; the length after them."""

@@ -68,7 +68,7 @@ class DecoderWeights:
         """For compiled steps; None where there are none."""
         if not self.embedding.is_cuda:
             try:
-                self.native = NativeWeights(model)
+                self.native = NativeWeights(model, self.embedding)
             except NativeUnavailableError as reason:
                 _tell_once(str(reason))
 

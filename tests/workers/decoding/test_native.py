@@ -15,9 +15,10 @@ from workers.config import ModelConfig, variant_knobs
 from workers.decoding import Decoder
 from workers.decoding.memory import HUGE_PAGE, zeros
 from workers.decoding.native.library import library
-from workers.decoding.native.slot_pass import NativePass
+from workers.decoding.native.step import NativeStep
 from workers.decoding.native.weights import packed
 from workers.models import LoopedTransformer
+from workers.models.rotary import rotary_tables
 
 FLAGS = ((), ("-DPLT_NO_TILES",), ("-DPLT_PLAIN",))
 """As this machine is, without AMX, and without any instruction for bfloat16."""
@@ -45,7 +46,7 @@ def test_products_equal_float64(code: ctypes.CDLL, dtype: torch.dtype, rows: int
         weight = torch.randn(outputs, width, generator=generator).to(dtype)
         x = torch.randn(rows, width, generator=generator).to(dtype).float()
         product, blocks = torch.full((rows, outputs), torch.nan), packed(weight)
-        work = zeros((max(code.plt_product_work(2, rows, width), HUGE_PAGE),), torch.float32, torch.device("cpu"))
+        work = zeros((max(code.plt_product_floats(2, rows, width), HUGE_PAGE),), torch.float32, torch.device("cpu"))
         code.plt_product(
             *(2, rows, width, outputs, dtype == torch.bfloat16),
             *(blocks.data_ptr(), x.data_ptr(), work.data_ptr(), product.data_ptr()),
@@ -144,6 +145,16 @@ def test_a_not_a_number_stays_one(code: ctypes.CDLL) -> None:
         assert with_code(Decoder(model, 1, 8), code).step(torch.tensor([1])).isnan().all()
 
 
+@pytest.mark.parametrize("bad", [-1, 20, 2**40])
+def test_an_unknown_token_is_refused_and_changes_nothing(bad: int) -> None:
+    model = scattered(plt(heads=2, head_dim=32, num_layers=1, num_loops=2, window=4, length=8), torch.float32)
+    refusing, other = Decoder(model, 2, 8), Decoder(model, 2, 8)
+    with pytest.raises(IndexError, match=r"token ids are \[3, -?\d+\]; the vocabulary has 0 to 19"):
+        refusing.step(torch.tensor([3, bad]))
+    assert refusing.length == 0
+    assert torch.equal(refusing.step(torch.tensor([3, 4])), other.step(torch.tensor([3, 4])))
+
+
 def test_steps_take_no_more_memory_as_they_go_on() -> None:
     length = 10_100
     decoder = Decoder(
@@ -188,11 +199,10 @@ def scattered(config: ModelConfig, dtype: torch.dtype) -> LoopedTransformer:
 
 def with_code(decoder: Decoder, code: ctypes.CDLL) -> Decoder:
     """The decoder with steps by `code`."""
-    weights = decoder.weights.native
+    config, weights = decoder.config, decoder.weights.native
     assert weights is not None
-    decoder._native = NativePass(
-        weights, decoder.config, decoder.cache, decoder.batch_size, decoder.max_length, code=code
-    )
+    tables = rotary_tables(decoder.max_length, config.head_dim, config.rope_theta, torch.empty(0))
+    decoder._native = NativeStep(weights, config, decoder.cache, decoder.carry, tables, code=code)
     return decoder
 
 

@@ -58,7 +58,7 @@ def test_no_compiler_is_told_with_a_remedy(cache: Path, monkeypatch: pytest.Monk
 
 def test_a_compiler_that_fails_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "false")
-    with pytest.raises(NativeUnavailableError, match=r"false cannot compile slot_pass\.cpp: exit code 1"):
+    with pytest.raises(NativeUnavailableError, match=r"false cannot compile step\.cpp: exit code 1"):
         library()
     assert list(cache.iterdir()) == []
 

@@ -1,11 +1,11 @@
 """Decode steps on the CPU by compiled code: all layers of a step in one call.
 
 `NativeWeights` packs a model, or says with `NativeUnavailableError` why compiled steps cannot serve it here;
-`NativePass` takes the steps.
+`NativeStep` takes the steps.
 """
 
-from workers.decoding.native.library import NativeUnavailableError, engine
-from workers.decoding.native.slot_pass import NativePass
+from workers.decoding.native.library import NativeUnavailableError, engine, read_memory
+from workers.decoding.native.step import NativeStep
 from workers.decoding.native.weights import NativeWeights
 
-__all__ = ["NativePass", "NativeUnavailableError", "NativeWeights", "engine"]
+__all__ = ["NativeStep", "NativeUnavailableError", "NativeWeights", "engine", "read_memory"]

@@ -1,4 +1,4 @@
-"""Compiles `slot_pass.cpp` for this machine, once, and loads it.
+"""Compiles `step.cpp` for this machine, once, and loads it.
 
 The library is kept in `$XDG_CACHE_HOME/plt-orchestrator` (default `~/.cache/plt-orchestrator`), which only its owner
 may write, under a name that is the hash of the source, the compiler, its flags and what they mean on this processor:
@@ -16,7 +16,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("slot_pass.cpp")
+from torch import Tensor
+
+SOURCE = Path(__file__).with_name("step.cpp")
 HEADERS = ("vector.h", "tiles.h", "product.h", "attention.h")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-Wno-psabi", "-fPIC", "-shared")
 COMPILE_SECONDS = 300
@@ -36,7 +38,7 @@ def library(extra_flags: tuple[str, ...] = ()) -> ctypes.CDLL:
     """
     command = [*_compiler(), *FLAGS, *extra_flags]
     key = hashlib.sha256(b"\0".join((*_sources(), _meaning(command)))).hexdigest()[:24]
-    path = _folder() / f"slot_pass-{key}.so"
+    path = _folder() / f"step-{key}.so"
     if not path.exists():
         _compile(command, path)
     return _declared(path)
@@ -50,6 +52,14 @@ def engine() -> str:
     except NativeUnavailableError:
         return "torch"
     return f"compiled {hashlib.sha256(b''.join(_sources())).hexdigest()[:8]}, {instructions}"
+
+
+def read_memory(numbers: Tensor, threads: int) -> None:
+    """Read a tensor on the CPU once, as decode steps read weights; without compiled code PyTorch sums it."""
+    try:
+        library().plt_read(threads, numbers.data_ptr(), numbers.numel() * numbers.element_size())
+    except NativeUnavailableError:
+        numbers.sum().item()
 
 
 def _sources() -> list[bytes]:
@@ -116,10 +126,15 @@ def _declared(path: Path) -> ctypes.CDLL:
     except OSError as error:
         raise NativeUnavailableError(f"cannot load {path}: {error}; delete it to have it compiled again") from error
     number, pointer = ctypes.c_int64, ctypes.c_void_p
-    loaded.plt_takes_head_dim.argtypes, loaded.plt_takes_head_dim.restype = [number], number
-    loaded.plt_instructions.argtypes, loaded.plt_instructions.restype = [], number
-    loaded.plt_layers_work.argtypes, loaded.plt_layers_work.restype = [pointer], number
-    loaded.plt_product_work.argtypes, loaded.plt_product_work.restype = [number] * 3, number
-    loaded.plt_run_layers.argtypes, loaded.plt_run_layers.restype = [pointer, pointer, number, pointer, pointer], None
-    loaded.plt_product.argtypes, loaded.plt_product.restype = [number] * 5 + [pointer] * 4, None
+    for name, arguments, result in (
+        ("plt_takes_head_dim", [number], number),
+        ("plt_instructions", [], number),
+        ("plt_step_floats", [pointer, number, number], number),
+        ("plt_step", [pointer, number, number, pointer, pointer, pointer], number),
+        ("plt_read", [number, pointer, number], number),
+        ("plt_product_floats", [number] * 3, number),
+        ("plt_product", [number] * 5 + [pointer] * 4, None),
+    ):
+        function = getattr(loaded, name)
+        function.argtypes, function.restype = arguments, result
     return loaded

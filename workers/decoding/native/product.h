@@ -89,7 +89,7 @@ void multiply_in_tiles(const bfloat16* block, int64_t apart, const bfloat16* x, 
   for (int64_t i = 0; i < width; i += TILE_INPUTS, block += tile, x += TILE_INPUTS) {
     for (int b = 0; b < B; ++b)
       for (int ahead = 0; ahead < TILE_ROWS; ++ahead)
-        __builtin_prefetch(block + b * apart + (AHEAD_OF_TILES + ahead) * line);
+        fetch(block + b * apart + (AHEAD_OF_TILES + ahead) * line);
     _tile_loadd(4, x, bytes);
     if constexpr (N > 1) _tile_loadd(5, x + tile_rows * stride, bytes);
     _tile_loadd(6, block, 64);
@@ -102,7 +102,7 @@ void multiply_in_tiles(const bfloat16* block, int64_t apart, const bfloat16* x, 
     }
   }
   for (int b = 0; b < B; ++b)  // the next blocks arrive while these sums are used
-    for (int ahead = 0; ahead < AHEAD_OF_BLOCKS; ++ahead) __builtin_prefetch(block + (B - 1 + b) * apart + ahead * line);
+    for (int ahead = 0; ahead < AHEAD_OF_BLOCKS; ++ahead) fetch(block + (B - 1 + b) * apart + ahead * line);
   _tile_stored(0, out, 64);
   if constexpr (N > 1) _tile_stored(1, out + tile_rows, 64);
   if constexpr (B > 1) _tile_stored(2, out + out_apart, 64);
@@ -120,7 +120,7 @@ void multiply_lines(const T* block, int64_t lines, const T* x, int64_t rows, Flo
   int64_t i = 0;
   for (; i + steps <= lines; i += steps, block += steps * line) {
     for (int s = 0; s < steps; ++s, x += rows * per) {
-      __builtin_prefetch(block + (AHEAD_LINES + s) * line);
+      fetch(block + (AHEAD_LINES + s) * line);
       for (int m = 0; m < M; ++m) sums[m][s] = Line<T>::multiply(sums[m][s], block + s * line, x + m * per);
     }
   }

@@ -33,6 +33,9 @@ void store(void* to, T value) {
 
 [[maybe_unused]] float narrow_float(uint32_t bits) { return load<float>(&bits); }
 
+// Asks for a line of memory, into the second cache: the first is too small to wait in.
+void fetch(const void* line) { __builtin_prefetch(line, 0, 2); }
+
 Floats widen(const float* from) { return load<Floats>(from); }
 Floats widen(const bfloat16* from) { return (Floats)(__builtin_convertvector(load<Halves>(from), Words) << 16); }
 

@@ -40,20 +40,23 @@ class NativeLayer:
 
 
 class NativeWeights:
-    """The packed weights of a model. A snapshot.
+    """The packed weights of a model, a snapshot, beside its `embedding` (V, d) as it is.
 
     Raises:
         NativeUnavailableError: The compiled step does not take this model here.
     """
 
-    def __init__(self, model: LoopedTransformer) -> None:
+    def __init__(self, model: LoopedTransformer, embedding: Tensor) -> None:
         config, head = model.config, model.model.embed_tokens if model.lm_head is None else model.lm_head
         weight: Tensor = head.weight.detach()
         _check(weight, config.hidden_size, config.head_dim)
         self.dtype = weight.dtype
+        self.embedding = embedding
         self.inner = -(-config.intermediate_size // TILE_INPUTS) * TILE_INPUTS
         """The SwiGLU's width, padded to whole blocks."""
         self.vocabulary = weight.shape[0]
+        self.norm = model.model.norm.weight.detach().float().clone()
+        """Of the end of the model, or of every loop."""
         self._arena = Arena(self._numbers(model), weight.dtype)
         self.layers = [self._pack_layer(layer) for layer in model.model.layers]
         self.head = self._arena.place(packed(weight))
