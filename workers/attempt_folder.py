@@ -4,6 +4,7 @@
   checkpoint/    the final model, readable by `load_pretrained`
   best/          weights of the best evaluation, only where it was not the last one
   state/         what training needs to go on; gone once the attempt has succeeded or a later one has its own
+  meeting        where rank 0 of several workers is, while they gather
   output.log     what the attempt printed and logged, a line per report, and the traceback of a failure
 """
 
@@ -39,6 +40,11 @@ class AttemptFolder:
     def output(self) -> Path:
         """The attempt's output, a text file."""
         return Path(self.path) / "output.log"
+
+    @property
+    def meeting(self) -> Path:
+        """Host and port of rank 0, a text file (`workers.parallel.meeting`)."""
+        return Path(self.path) / "meeting"
 
     def state_at(self, step: int) -> Path:
         """The state saved after so many steps."""
