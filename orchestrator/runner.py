@@ -78,7 +78,7 @@ class Runner:
         self._judge = Judge(spec, study)
         self._measurements = Measurements(home, backend.hardware, spec.resources.benchmark.threads)
         self._live = LiveFile(home.live(spec.name), clock)
-        self._devices = spec.resources.train.gpus or 1.0
+        self._devices = (spec.resources.train.gpus or 1.0) * spec.resources.workers_per_trial
         self._active: dict[int, _Active] = {}
         self._training: dict[str, int] = {}
         self._heard: dict[str, float] = {}

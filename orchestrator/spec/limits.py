@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from orchestrator.quantity import seconds, tokens
+from orchestrator.quantity import seconds, size, tokens
 
 MOST_PARAMETERS = 10**12
 """Of a model that is trained or measured."""
@@ -34,4 +34,7 @@ Depth = Annotated[int, Field(ge=1), _at_most(10**4, "no model is so deep")]
 Seed = Annotated[int, Field(ge=0), _at_most(2**63 - 1, "a seed has 63 bits")]
 Tokens = Annotated[int, BeforeValidator(tokens), Field(ge=1), _at_most(10**15, "no study trains on so many")]
 Seconds = Annotated[float, BeforeValidator(seconds), Field(gt=0), _at_most(10 * 365 * 86400, "that is ten years")]
+Memory = Annotated[int, BeforeValidator(size), Field(ge=1), _at_most(10**15, "no machine has so much memory")]
+PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$")]
+"""Of a label, a resource or a device type: nothing that Ray reads as an expression."""
 Hours = Annotated[float, Field(gt=0), _at_most(10**9, "no study costs so many")]

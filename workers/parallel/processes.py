@@ -19,8 +19,8 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Event
 from typing import Any
 
+from workers.gang_outcome import gang_outcome, is_known
 from workers.output import captured
-from workers.parallel.verdict import gang_outcome, is_known
 from workers.protocol import (
     Execute,
     Failure,
@@ -46,9 +46,12 @@ class _Member:
 
 
 def run_together(
-    request: TrialRequest, execute: Execute, should_stop: ShouldStop
+    request: TrialRequest, execute: Execute | None, should_stop: ShouldStop
 ) -> Iterator[MetricReport | TrialOutcome]:
-    """Reports of rank 0, then exactly one outcome; none if it was asked to stop."""
+    """Reports of rank 0, then exactly one outcome; none if it was asked to stop.
+
+    `execute` must be importable by the processes; None is `workers.execution.execute`.
+    """
     assert request.gang is not None
     refusal = _too_few_gpus(request.gang.workers)
     if refusal is not None:
@@ -88,7 +91,7 @@ def _too_few_gpus(workers: int) -> str | None:
 
 
 @contextmanager
-def _started(request: TrialRequest, execute: Execute) -> Iterator[tuple[list[_Member], Event]]:
+def _started(request: TrialRequest, execute: Execute | None) -> Iterator[tuple[list[_Member], Event]]:
     """A process for each worker; all have ended when this has."""
     assert request.gang is not None
     context = multiprocessing.get_context("spawn")
@@ -135,12 +138,16 @@ def _lost(member: _Member) -> TrialOutcome:
     return TrialOutcome(failure=Failure(reason=FailureReason.WORKER_LOST, message=f"the worker process {how}"))
 
 
-def _work(request: TrialRequest, execute: Execute, sent: Connection, stop: Event) -> None:
+def _work(request: TrialRequest, execute: Execute | None, sent: Connection, stop: Event) -> None:
     """What each process runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, too, and says what follows
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     assert request.gang is not None
     _take_gpu(request.gang.rank)
+    if execute is None:
+        from workers import execution
+
+        execute = execution.execute
     with suppress(BrokenPipeError):
         for item in captured(execute(request, stop.is_set), request):
             sent.send(item)
