@@ -120,7 +120,7 @@ def meeting_address(node_ids: Sequence[str]) -> str:
 
 def _words(resources: Mapping[str, float], labels: Mapping[str, str]) -> str:
     known = ("CPU", "GPU", "memory", "object_store_memory")
-    own = [name for name in resources if name not in known and not name.startswith(("node:", "bundle"))]
+    own = [name for name in sorted(resources) if name not in known and not name.startswith(("node:", "bundle"))]
     more = [name if name.startswith("accelerator_type:") else f"{resources[name]:g} {name}" for name in own]
     more = [name for name in more if "_group_" not in name]
     more += [f"{name}={value}" for name, value in labels.items() if not name.startswith("ray.io/")]

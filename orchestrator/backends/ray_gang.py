@@ -54,8 +54,7 @@ class RayGang:
         assert isinstance(request, TrialRequest)
         self.attempt_id, self.stop_by, self._request = request.attempt_id, None, request
         self.attempts += 1
-        self._outcomes, self._ended = {}, set()
-        self._since_failure = self.starting = 0.0
+        self.starting = 0.0
         self._hand_out()
 
     def stop(self, by: float) -> None:
@@ -69,6 +68,7 @@ class RayGang:
     def end(self) -> None:
         """Their attempt is over."""
         self.attempt_id = self.stop_by = self._request = None
+        self._outcomes, self._ended, self._since_failure = {}, set(), 0.0
         for member in self._members:
             if member.attempt_id is not None:
                 member.end()
@@ -135,6 +135,8 @@ class RayGang:
             if isinstance(item, TrialOutcome):
                 self._outcomes[rank] = item
                 self._members[rank].end()
+        if self.attempt_id is None:
+            return None
         over = self._outcomes.keys() | self._ended
         if self.stop_by is not None and len(over) == len(self._members):
             raise StopIteration

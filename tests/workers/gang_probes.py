@@ -1,11 +1,13 @@
-"""Workers that die, fail, or go on for ever; importable, so that processes can run them."""
+"""Workers that die, fail, or go on for ever; importable, so that processes and actors can run them."""
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 from workers.execution import execute
-from workers.protocol import MetricReport, Request, ShouldStop, TrialOutcome, TrialRequest
+from workers.protocol import Failure, FailureReason, MetricReport, Request, ShouldStop, TrialOutcome, TrialRequest
 
 Stream = Iterator[MetricReport | TrialOutcome]
 
@@ -49,3 +51,40 @@ def last_raises(request: Request, should_stop: ShouldStop) -> Stream:
         return should_stop()
 
     return execute(request, stop_or_raise)
+
+
+def _there(request: Request) -> Path:
+    """Where a rank leaves its process id as soon as it runs, and a trace when it has stopped."""
+    assert isinstance(request, TrialRequest)
+    return Path(request.folder) / f"rank-{_rank(request)}"
+
+
+def _report(request: Request) -> MetricReport:
+    _there(request).with_suffix(".pid").write_text(str(os.getpid()))
+    return MetricReport(step=1, tokens=1, metrics={"rank": float(_rank(request))}, seconds=0.0)
+
+
+def endless(request: Request, should_stop: ShouldStop) -> Stream:
+    """Every rank goes on until it is stopped."""
+    try:
+        while not should_stop():
+            yield _report(request)
+    finally:
+        _there(request).with_suffix(".stopped").touch()
+
+
+def waiting(request: Request, _: ShouldStop) -> Stream:
+    """Every rank reports once and waits for ever."""
+    yield _report(request)
+    threading.Event().wait()
+
+
+def told(request: Request, _: ShouldStop) -> Stream:
+    """Rank 0 has only lost the others; rank 1 says why, after that."""
+    yield _report(request)
+    if _rank(request) == 1:
+        while not _there(request).with_name("rank-0.lost").exists():
+            pass
+        yield TrialOutcome(failure=Failure(reason=FailureReason.GPU_OOM, message="too much"))
+    _there(request).with_suffix(".lost").touch()
+    yield TrialOutcome(metrics={"known": 1.0}, failure=Failure(reason=FailureReason.PEER_LOST, message="gone"))

@@ -60,7 +60,11 @@ def read(folder: Path, example: str, lines: dict[int, str]) -> StudySpec:
         ),
         ({RESOURCES: "resources: {train: {memory: much}}"}, RESOURCES, "it must be an amount of memory, such as 4MB"),
         ({RESOURCES: "resources: {train: {resources: {a: 0}}}"}, RESOURCES, "resources.train.resources.a is 0"),
-        ({RESOURCES: "resources: {train: {labels: {gpu: 'in(a,b)'}}}"}, RESOURCES, "labels.gpu is 'in(a,b)'"),
+        (
+            {RESOURCES: "resources: {train: {labels: {gpu: 'in(a,b)'}}}"},
+            RESOURCES,
+            "labels.gpu is 'in(a,b)'; it must be letters, digits",
+        ),
         ({RESOURCES: "resources: {train: {accelerator: ''}}"}, RESOURCES, "resources.train.accelerator is ''"),
         ({RESOURCES: "resources: {train: {gpu: 1}}"}, RESOURCES, "train.gpu is not a known key"),
     ],
