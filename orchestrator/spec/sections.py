@@ -206,7 +206,7 @@ class BudgetSection(Section):
     wall_clock: Seconds | None = None
     """Seconds that one `plt run` may take."""
     device_hours: Hours | None = None
-    """Hours of attempts over the study's whole life: a fraction of a GPU counts as that fraction, an attempt on the
+    """Hours of attempts over the study's whole life: a fraction of a GPU counts as that fraction, a worker on the
     CPU as one device."""
     max_failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.2
     """Failed over finished trials at which the study stops."""
