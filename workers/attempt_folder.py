@@ -63,5 +63,6 @@ class AttemptFolder:
     def discard_state(self) -> None:
         """Delete what only a continuation would need; the final model and the output stay."""
         shutil.rmtree(self.state, ignore_errors=True)
+        self.meeting.unlink(missing_ok=True)
         for half_written in Path(self.path).glob(".*"):
             shutil.rmtree(half_written, ignore_errors=True)

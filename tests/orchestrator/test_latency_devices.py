@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
 from orchestrator.backends.local_backend import LocalBackend
@@ -74,7 +73,9 @@ def drive(root: Path, devices: dict[int, dict[str, Any]]) -> list[str]:
     return heard.texts
 
 
-def test_two_types_in_one_front_are_said_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_types_in_one_front_are_said_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = drive(tmp_path, {1: H100, 2: L4, 3: H100})
     assert said == [
         "a latency was measured on L4, others on H100: they do not compare; "
@@ -88,10 +89,11 @@ def test_two_types_in_one_front_are_said_everywhere(tmp_path: Path, monkeypatch:
     console = Console(record=True, width=400)
     print_study(console, study)
     assert mixed in " ".join(console.export_text().split())
+    capsys.readouterr()
     assert mixed in recommend(study).caveats
     monkeypatch.setenv("PLT_HOME", str(tmp_path))
-    shown = CliRunner().invoke(main, ["status", "devices", "--json"])
-    assert json.loads(shown.stdout)["latency_devices"] == {"H100": [0, 2], "L4": [1]}
+    assert main(["status", "devices", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["latency_devices"] == {"H100": [0, 2], "L4": [1]}
 
 
 def test_one_type_needs_no_word(tmp_path: Path) -> None:
