@@ -5,9 +5,16 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import torch
+
+from workers.config import TrainConfig
 from workers.execution import execute
+from workers.models import LoopedTransformer
+from workers.parallel import Sharded, joined
 from workers.protocol import Failure, FailureReason, MetricReport, Request, ShouldStop, TrialOutcome, TrialRequest
+from workers.training.stepper import make_optimizer, summed_loss
 
 Stream = Iterator[MetricReport | TrialOutcome]
 
@@ -51,6 +58,25 @@ def last_raises(request: Request, should_stop: ShouldStop) -> Stream:
         return should_stop()
 
     return execute(request, stop_or_raise)
+
+
+def weighed(request: Request, _: ShouldStop) -> Stream:
+    """After a step of a sharded model: which share of all numbers this worker holds."""
+    assert isinstance(request, TrialRequest)
+    with joined(request.gang, request.folder) as ranks:
+        spread = Sharded(LoopedTransformer(request.model), ranks, torch.device("cpu"))
+        optimizer = make_optimizer(spread.model, TrainConfig())
+        spread.backward(spread.loss(summed_loss, *torch.ones(2, 4, 8, dtype=torch.int64)))
+        parameters = list(spread.model.parameters())
+        gradients = [parameter.grad for parameter in parameters]
+        optimizer.step()
+        moments = [optimizer.state[parameter]["exp_avg"] for parameter in parameters]
+        held = {"weights": parameters, "gradients": gradients, "optimizer": moments}
+        yield TrialOutcome(metrics={name: _share(tensors) for name, tensors in held.items()})
+
+
+def _share(tensors: list[Any]) -> float:
+    return sum(each.to_local().numel() for each in tensors) / sum(each.numel() for each in tensors)
 
 
 def _there(request: Request) -> Path:

@@ -11,9 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import gang_probes
-from trials import STEPS, Unbroken, attempt, countdown, exact, make_trial, run, weights
+from trials import BATCH, STEPS, Unbroken, attempt, countdown, exact, make_trial, run, weights
 
 from workers.attempt_folder import AttemptFolder
+from workers.config import DataConfig
 from workers.execution import execute
 from workers.parallel.meeting import MeetingError, interface_of, joined
 from workers.parallel.processes import run_together
@@ -44,20 +45,24 @@ def own_device_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def trial(tmp_path: Path) -> TrialRequest:
-    return two_layers(tmp_path)
+    return hard_trial(tmp_path)
 
 
-def two_layers(folder: Path) -> TrialRequest:
-    """A PLT model with a learned gate and a window, several layers and loops, tied and untied parts."""
+def hard_trial(folder: Path) -> TrialRequest:
+    """Where workers could go wrong: a PLT model with gate and window, layers that are parted, gradients that are always
+    clipped, micro-batches, and rows of 4 or 5 labels, so that the mean of the workers' means is not the mean."""
     trial = make_trial(folder)
-    return replace(trial, model=replace(trial.model, num_hidden_layers=2))
+    model = replace(trial.model, num_hidden_layers=2, vocab_size=13, max_position_embeddings=32)
+    data = DataConfig(corpus="addition", operands="2,4", seq_len=32, eval_sequences=16)
+    train = replace(trial.train, tokens=STEPS * BATCH * 32, micro_batch_size=2, grad_clip=0.1)
+    return replace(trial, model=model, data=data, train=train)
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
     """Reports, outcome and weights of the trial with one worker."""
     folder = tmp_path_factory.mktemp("alone")
-    reports, outcome = run(two_layers(folder))
+    reports, outcome = run(hard_trial(folder))
     assert outcome is not None
     return reports, outcome, weights(AttemptFolder(folder / "attempt-1").model)
 
@@ -148,6 +153,15 @@ def test_all_workers_stop_together_and_leave_a_state(trial: TrialRequest) -> Non
     assert 0 < max(reported) < STEPS
     assert AttemptFolder(trial.folder).states()
     assert "Traceback" not in AttemptFolder(trial.folder).output.read_text()
+
+
+def test_a_worker_holds_its_part_of_weights_gradients_and_optimizer_state(trial: TrialRequest) -> None:
+    _, outcome = together(trial, 2, "fsdp", by=gang_probes.weighed)
+    assert outcome is not None
+    assert outcome.failure is None, outcome.failure
+    assert {"weights", "gradients", "optimizer"} == outcome.metrics.keys()
+    for name, share in outcome.metrics.items():
+        assert share == pytest.approx(0.5, abs=0.02), name  # 13 rows of an embedding are 7 and 6
 
 
 def test_who_waits_in_vain_for_rank_0_says_so(tmp_path: Path) -> None:
