@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from trials import Clock
 
 from workers.config import TrainConfig
 from workers.execution import execute
@@ -26,15 +27,17 @@ def _rank(request: Request) -> int:
 
 
 def _killed_before(request: Request, should_stop: ShouldStop, rank: int, steps: int) -> Stream:
-    left = [steps]
+    """A minute passes before every step, so that a state is saved there, between two reports, too."""
+    left, clock = [steps], Clock(0.0)
 
     def stop_or_die() -> bool:
+        clock.wait(61.0)
         left[0] -= 1
         if left[0] < 0 and _rank(request) == rank:
             os.kill(os.getpid(), signal.SIGKILL)
         return should_stop()
 
-    return execute(request, stop_or_die)
+    return execute(request, stop_or_die, clock=clock)
 
 
 def first_dies(request: Request, should_stop: ShouldStop) -> Stream:

@@ -30,8 +30,8 @@ from workers.protocol import (
     never_stop,
 )
 
-ROUNDING = 2e-5
-"""Sums in another order, over this many steps at this learning rate."""
+ROUNDING = 1e-6
+"""Of sums in another order, in float32; 1.1e-7 was seen."""
 Stream = Iterator[MetricReport | TrialOutcome]
 PARALLEL: tuple[Parallel, ...] = get_args(Parallel)
 
@@ -126,7 +126,7 @@ def test_after_a_lost_worker_and_with_any_number_of_them_it_ends_as_alone(trial:
     assert_as_alone(alone, reports, outcome, attempt(trial, 4).folder)
     assert outcome is not None
     assert outcome.info["resumed"]["from"] == "attempt-3"
-    assert STEPS > outcome.info["resumed"]["step"] > 7
+    assert outcome.info["resumed"]["step"] == 18
 
 
 def test_a_worker_that_fails_says_why_and_the_trial_goes_on_with_another_number(
