@@ -41,13 +41,13 @@ def _killed_before(request: Request, should_stop: ShouldStop, rank: int, steps: 
 
 
 def first_dies(request: Request, should_stop: ShouldStop) -> Stream:
-    """Rank 0 is killed after six steps."""
-    return _killed_before(request, should_stop, 0, 6)
+    """Rank 0 is killed after four steps."""
+    return _killed_before(request, should_stop, 0, 4)
 
 
 def last_dies(request: Request, should_stop: ShouldStop) -> Stream:
-    """Rank 1 is killed after six steps."""
-    return _killed_before(request, should_stop, 1, 6)
+    """Rank 1 is killed after seven steps."""
+    return _killed_before(request, should_stop, 1, 7)
 
 
 def last_raises(request: Request, should_stop: ShouldStop) -> Stream:

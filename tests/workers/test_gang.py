@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import gang_probes
-from trials import BATCH, STEPS, Unbroken, attempt, countdown, exact, make_trial, run, weights
+from trials import BATCH, Clock, Unbroken, attempt, countdown, exact, make_trial, run, weights
 
 from workers.attempt_folder import AttemptFolder
 from workers.config import DataConfig
@@ -30,6 +30,8 @@ from workers.protocol import (
     never_stop,
 )
 
+STEPS = 60
+"""A report at every third."""
 ROUNDING = 1e-6
 """Of sums in another order, in float32; 1.1e-7 was seen."""
 Stream = Iterator[MetricReport | TrialOutcome]
@@ -55,7 +57,7 @@ def hard_trial(folder: Path) -> TrialRequest:
     model = replace(trial.model, num_hidden_layers=2, vocab_size=13, max_position_embeddings=32)
     data = DataConfig(corpus="addition", operands="2,4", seq_len=32, eval_sequences=16)
     train = replace(trial.train, tokens=STEPS * BATCH * 32, micro_batch_size=2, grad_clip=0.1)
-    return replace(trial, model=model, data=data, train=train)
+    return replace(trial, model=model, data=data, train=train, evaluate_at=(40 * BATCH * 32,))
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +112,12 @@ def test_two_workers_give_the_numbers_of_one(trial: TrialRequest, alone: Unbroke
 
 
 def test_after_a_lost_worker_and_with_any_number_of_them_it_ends_as_alone(trial: TrialRequest, alone: Unbroken) -> None:
-    """One worker, two with copies of which the first dies, two with parts of which the last dies, one again."""
-    run(trial, countdown(7))
+    """One worker, two with copies of which the first dies, two with parts of which the last dies, one again.
+
+    Each goes on from between two reports.
+    """
+    clock = Clock(0.0)
+    run(trial, countdown(8, lambda: clock.wait(61.0)), clock)
     _, outcome = together(attempt(trial, 2), 2, "ddp", by=gang_probes.first_dies)
     assert outcome is not None
     assert outcome.failure is not None
@@ -126,7 +132,7 @@ def test_after_a_lost_worker_and_with_any_number_of_them_it_ends_as_alone(trial:
     assert_as_alone(alone, reports, outcome, attempt(trial, 4).folder)
     assert outcome is not None
     assert outcome.info["resumed"]["from"] == "attempt-3"
-    assert outcome.info["resumed"]["step"] == 18
+    assert outcome.info["resumed"]["step"] == 16
 
 
 def test_a_worker_that_fails_says_why_and_the_trial_goes_on_with_another_number(

@@ -41,7 +41,7 @@ def test_two_processes_give_the_numbers_of_this_one_and_the_same_bits_every_time
     steps, once = ended(trial)
     assert max(steps) == STEPS
     assert once.failure is None, once.failure
-    assert exact(once.metrics) == pytest.approx(exact(alone.metrics), rel=2e-5)
+    assert exact(once.metrics) == pytest.approx(exact(alone.metrics), rel=1e-6)
     _, again = ended(replace(trial, folder=str(tmp_path / "again")))
     assert exact(again.metrics) == exact(once.metrics)
 
