@@ -35,6 +35,7 @@ from typing import Any
 import psutil
 
 from benchmarks.commit import commit
+from orchestrator.backends.placement import Placement
 from orchestrator.backends.ray_backend import RayBackend
 from orchestrator.corpora import corpus_fingerprints
 from orchestrator.home import Home
@@ -116,7 +117,7 @@ def ours(trials: int, sampler: str = "auto", pace: Pace | None = None) -> float:
     with tempfile.TemporaryDirectory() as folder:
         home, spec = made_database(Path(folder)), study_spec(trials, sampler)
         began = time.perf_counter()
-        backend = RayBackend(cpus=1, gpus=0, execute=no_work, hardware=lambda: {"device": "none"})
+        backend = RayBackend(train=Placement(gpus=0), execute=no_work, hardware=lambda: {"device": "none"})
         tracker = MlflowTracker(home, spec.name)
         with Study.open(spec, home, ahead=backend.slots) as study:
             record = Runner(
@@ -331,7 +332,7 @@ def resume(trials: int, backend: str) -> dict[str, Any]:
 
 def ray_start() -> float:
     """Seconds that importing Ray and starting it on this machine take by themselves."""
-    code = "from orchestrator.backends.ray_backend import RayBackend; RayBackend(cpus=1, gpus=0).close()"
+    code = "from orchestrator.backends.ray_backend import RayBackend; RayBackend().close()"
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True)
     return time.perf_counter() - began

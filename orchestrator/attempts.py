@@ -6,7 +6,7 @@ from orchestrator.policy import halvings
 from orchestrator.records import TrialRecord
 from orchestrator.spec import StudySpec
 from orchestrator.spec.metrics import evaluated
-from workers.protocol import Direction, FailureReason, TrialRequest
+from workers.protocol import Direction, FailureReason, Gang, TrialRequest
 
 
 def trial_request(
@@ -28,8 +28,16 @@ def trial_request(
         halvings=halvings(failure_reasons(trial)),
         best_by=_best_by(spec),
         threads=spec.resources.train.threads,
+        gang=_gang(spec),
         probe_sequences=spec.diagnostics.sequences,
     )
+
+
+def _gang(spec: StudySpec) -> Gang | None:
+    resources = spec.resources
+    if resources.workers_per_trial == 1:
+        return None
+    return Gang(workers=resources.workers_per_trial, parallel=resources.parallel or "ddp")
 
 
 def failure_reasons(trial: TrialRecord) -> list[FailureReason]:

@@ -117,8 +117,13 @@ def _make_backend(spec: StudySpec, name: str, address: str | None) -> "Backend":
 
         return LocalBackend()
     from orchestrator.backends.ray_backend import RayBackend
+    from orchestrator.stages import benchmark_placement, train_placement
 
-    train, lease = spec.resources.train, spec.retry.worker_lease
-    started = RayBackend(cpus=train.cpus, gpus=train.gpus, address=address, lease=lease)
+    started = RayBackend(
+        train=train_placement(spec),
+        benchmark=benchmark_placement(spec),
+        address=address,
+        lease=spec.retry.worker_lease,
+    )
     started.warm(spec.budget.configurations)
     return started

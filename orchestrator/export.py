@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator.configurations import group
 from orchestrator.errors import ServiceError
+from orchestrator.latency_devices import latency_devices
 from orchestrator.records import StudyRecord, TrialRecord, TrialState
 
 
@@ -42,6 +43,7 @@ def study_summary(study: StudyRecord) -> dict[str, Any]:
         "budget": study.budget,
         "trials": {state.value: states.get(state.value, 0) for state in TrialState},
         "failures": dict(Counter(trial.failure["reason"] for trial in study.trials if trial.failure)),
+        "latency_devices": latency_devices(study),
         "front": [
             {
                 "configuration": configuration.fingerprint,

@@ -6,6 +6,7 @@ from typing import Any
 from orchestrator.benchmark_cache import BenchmarkCache, Measurement
 from orchestrator.configuration import Configuration
 from orchestrator.home import Home
+from orchestrator.latency_devices import device_text
 from workers.protocol import BenchmarkRequest, FailureReason, TrialOutcome
 
 _PREFIX = "benchmark-"
@@ -53,6 +54,14 @@ class Measurements:
         architecture = attempt_id.removeprefix(_PREFIX)
         self._failed[architecture].append(reason)
         return self._failed[architecture], self._requests[architecture]
+
+    def elsewhere(self, measurement: Measurement) -> str | None:
+        """That it was made on another type of device than the first one, in one line; None where it was not."""
+        here, there = device_text(self._hardware()), device_text(measurement.info.get("hardware", self._hardware()))
+        if here == there:
+            return None
+        remedy = "name one with resources.benchmark.accelerator"
+        return f"a latency was measured on {there}, others on {here}: they do not compare; {remedy}"
 
     def ended(self, attempt_id: str, outcome: TrialOutcome) -> list[int]:
         """Keep what was measured, unless it failed; the trials that waited for it."""

@@ -23,6 +23,7 @@ _ATTEMPTS: Mapping[FailureReason, int] = {
     FailureReason.HOST_OOM: 2,
     FailureReason.TIMEOUT: 2,
     FailureReason.WORKER_LOST: 6,
+    FailureReason.PEER_LOST: 6,
     FailureReason.DRIVER_LOST: 1_000_000,
 }
 """How often an attempt may end this way; exceptions have `max_attempts`.

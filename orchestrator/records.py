@@ -60,7 +60,7 @@ class AttemptRecord:
     info: Mapping[str, Any] = field(default_factory=dict)
     """Hardware, versions, precision, counts."""
     devices: float = 1.0
-    """What it reserved: GPUs, or 1 for an attempt on the CPU."""
+    """What it reserved: GPUs, or 1 for each of its workers on the CPU."""
 
     @property
     def device_seconds(self) -> float:

@@ -13,7 +13,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from orchestrator.attempts import failure_reasons, trial_request
@@ -23,6 +23,7 @@ from orchestrator.configuration import Configuration, resolve
 from orchestrator.constraints import violated_constraints
 from orchestrator.home import Home, write_aside
 from orchestrator.judge import Judge
+from orchestrator.latency_devices import MEASURED_ON, device_text
 from orchestrator.listener import Listener, Silence
 from orchestrator.live import LiveFile
 from orchestrator.loop_table import to_csv
@@ -53,6 +54,8 @@ class _Active:
     configuration: Configuration
     known: dict[str, float] = field(default_factory=dict)
     """Metrics that are known without training."""
+    measured_on: str | None = None
+    """The type of device that its latency was measured on."""
 
 
 class Runner:
@@ -78,7 +81,7 @@ class Runner:
         self._judge = Judge(spec, study)
         self._measurements = Measurements(home, backend.hardware, spec.resources.benchmark.threads)
         self._live = LiveFile(home.live(spec.name), clock)
-        self._devices = spec.resources.train.gpus or 1.0
+        self._devices = (spec.resources.train.gpus or 1.0) * spec.resources.workers_per_trial
         self._active: dict[int, _Active] = {}
         self._training: dict[str, int] = {}
         self._heard: dict[str, float] = {}
@@ -231,6 +234,8 @@ class Runner:
     def _train_with(self, active: _Active, measured: Measurement) -> None:
         """Train with the architecture's measurements at hand, unless they break a constraint."""
         active.known.update(measured.metrics)
+        if "hardware" in measured.info:
+            active.measured_on = device_text(measured.info["hardware"])
         if not self._ended_as_infeasible(active):
             self._train(active)
 
@@ -315,15 +320,19 @@ class Runner:
             if decide(reasons, self._spec.retry.max_attempts) is Decision.RETRY:
                 self._submit(again)
                 return
+        measurement = Measurement(metrics=event.outcome.metrics, info=event.outcome.info)
+        if failure is None and (elsewhere := self._measurements.elsewhere(measurement)) is not None:
+            self._listener.notice(elsewhere)
         for number in self._measurements.ended(event.attempt_id, event.outcome):
             if failure is not None:
                 self._end(self._study.fail(number, failure))
             else:
-                measurement = Measurement(metrics=event.outcome.metrics, info=event.outcome.info)
                 self._train_with(self._active[number], measurement)
 
     def _trained(self, active: _Active, outcome: TrialOutcome) -> None:
         number = active.trial.number
+        if active.measured_on is not None:
+            outcome = replace(outcome, info={**outcome.info, MEASURED_ON: active.measured_on})
         self._study.end_attempt(number, outcome)
         if outcome.failure is None:
             self._keep_loop_table(number, outcome)

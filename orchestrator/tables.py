@@ -11,6 +11,7 @@ from rich.text import Text
 from orchestrator.comparison import Comparison
 from orchestrator.configurations import group
 from orchestrator.formats import knob, unit, with_interval, with_unit
+from orchestrator.latency_devices import mixed_devices
 from orchestrator.records import Objective, StudyRecord, TrialRecord, TrialState
 
 
@@ -54,6 +55,7 @@ def front_table(study: StudyRecord, title: str = "front") -> Table:
         table.add_column(
             f"{heading(objective.metric)}\n[dim]{objective.direction}[/]", justify="right", overflow="fold"
         )
+    table.caption, table.caption_justify, table.caption_style = mixed_devices(study), "left", "yellow"
     front = [configuration for configuration in group(study) if configuration.on_front]
     first = study.objectives[0]
     front.sort(key=lambda one: one.metrics[first.metric].mean, reverse=first.direction == "maximize")

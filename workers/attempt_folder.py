@@ -4,6 +4,7 @@
   checkpoint/    the final model, readable by `load_pretrained`
   best/          weights of the best evaluation, only where it was not the last one
   state/         what training needs to go on; gone once the attempt has succeeded or a later one has its own
+  meeting        where rank 0 of several workers is, while they gather
   output.log     what the attempt printed and logged, a line per report, and the traceback of a failure
 """
 
@@ -40,6 +41,11 @@ class AttemptFolder:
         """The attempt's output, a text file."""
         return Path(self.path) / "output.log"
 
+    @property
+    def meeting(self) -> Path:
+        """Host and port of rank 0, a text file (`workers.parallel.meeting`)."""
+        return Path(self.path) / "meeting"
+
     def state_at(self, step: int) -> Path:
         """The state saved after so many steps."""
         return self.state / f"{_STEP}{step:09d}"
@@ -57,5 +63,6 @@ class AttemptFolder:
     def discard_state(self) -> None:
         """Delete what only a continuation would need; the final model and the output stay."""
         shutil.rmtree(self.state, ignore_errors=True)
+        self.meeting.unlink(missing_ok=True)
         for half_written in Path(self.path).glob(".*"):
             shutil.rmtree(half_written, ignore_errors=True)

@@ -7,7 +7,9 @@ Two files per device, locked with `flock(2)`, so the kernel releases everything 
 
     with DeviceLock("cpu").shared() as hold:            with DeviceLock("cpu").exclusive():
         for step in steps:                                  measure()
-            hold.yield_to_exclusive()
+            if hold.is_wanted():
+                hold.release()
+                hold.acquire()
             train(step)
 
 A waiting benchmark holds the turnstile: no trial starts, running ones let go at their next step, and it has the device
@@ -19,7 +21,7 @@ import fcntl
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,11 +40,11 @@ class DeviceLock:
         self.device = self.folder / f"{name}.device"
 
     @contextmanager
-    def shared(self) -> Iterator["SharedHold"]:
-        """Hold the device together with other trials; waits while a benchmark waits or runs."""
+    def shared(self, take: Callable[["SharedHold"], None] | None = None) -> Iterator["SharedHold"]:
+        """Hold the device together with other trials; waits while a benchmark waits or runs, or as `take` does."""
         with self._opened(self.turnstile) as turnstile, self._opened(self.device) as device:
             hold = SharedHold(turnstile, device)
-            hold.acquire()
+            (take or SharedHold.acquire)(hold)
             yield hold
 
     @contextmanager
@@ -81,12 +83,25 @@ class SharedHold:
         fcntl.flock(self._device, fcntl.LOCK_SH)
         fcntl.flock(self._turnstile, fcntl.LOCK_UN)
 
-    def yield_to_exclusive(self) -> None:
-        """Let a waiting benchmark have the device first; two system calls when none waits."""
+    def try_acquire(self) -> bool:
+        """Take the device shared if no benchmark waits for it or has it; waits for nothing."""
+        if self.is_wanted():
+            return False
+        try:
+            fcntl.flock(self._device, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Let the device go, until it is acquired again."""
+        fcntl.flock(self._device, fcntl.LOCK_UN)
+
+    def is_wanted(self) -> bool:
+        """Whether a benchmark waits for the device or has it; two system calls when none does."""
         try:
             fcntl.flock(self._turnstile, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            fcntl.flock(self._device, fcntl.LOCK_UN)
-            self.acquire()
-        else:
-            fcntl.flock(self._turnstile, fcntl.LOCK_UN)
+            return True
+        fcntl.flock(self._turnstile, fcntl.LOCK_UN)
+        return False

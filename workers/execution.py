@@ -17,6 +17,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from torch.distributed import DistError
 
 from workers.data import DataError
 from workers.device import device_name
@@ -24,6 +25,7 @@ from workers.device_lock import DeviceLock
 from workers.evaluation.decode_benchmark import measure
 from workers.evaluation.hardware import hardware
 from workers.known import Known
+from workers.parallel.meeting import MeetingError
 from workers.protocol import (
     BenchmarkRequest,
     Failure,
@@ -80,6 +82,8 @@ def _reason(error: Exception) -> FailureReason:
         return FailureReason.GPU_OOM
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):  # how torch says it on the CPU
         return FailureReason.HOST_OOM
+    if isinstance(error, MeetingError | DistError) or "gloo/transport" in str(error):  # how gloo says it
+        return FailureReason.PEER_LOST
     return FailureReason.EXCEPTION
 
 

@@ -3,6 +3,7 @@
 A state is saved at the first report, then whenever saving takes at most one part in `SAVING_SHARE` of the time: at
 reports, and in long stretches without one between two steps. An earlier attempt's state goes once this one has its own.
 Nothing that goes wrong here ends training: it is printed and said in the outcome's info, and training goes on without.
+Of several workers every one has a keeper, and they do everything together as rank 0 says; rank 0 alone writes.
 """
 
 import shutil
@@ -16,7 +17,8 @@ from safetensors import SafetensorError
 
 from workers.attempt_folder import AttemptFolder
 from workers.known import Known
-from workers.models import CheckpointError, save_pretrained
+from workers.models import CheckpointError, LoopedTransformer, save_pretrained
+from workers.parallel import ALONE, Ranks
 from workers.protocol import MetricReport, TrialRequest
 from workers.training import Trainer
 
@@ -29,7 +31,10 @@ QUIET_SECONDS = 60.0
 class Keeper:
     """Saves and restores for one attempt. Whatever it has to say it says in `known.info` and prints."""
 
-    def __init__(self, request: TrialRequest, trainer: Trainer, known: Known, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, request: TrialRequest, trainer: Trainer, known: Known, clock: Callable[[], float], ranks: Ranks = ALONE
+    ) -> None:
+        self._ranks = ranks
         self._request, self._trainer, self._known, self._clock = request, trainer, known, clock
         self._folder = AttemptFolder(request.folder)
         self._earlier = [AttemptFolder(path) for path in request.resume_from]
@@ -39,7 +44,20 @@ class Keeper:
         self._saved_at, self._cost = clock(), 0.0
 
     def resume(self) -> bool:
-        """Go on from the newest usable state of earlier attempts; False when there is none."""
+        """Go on from the newest usable state of earlier attempts; False when there is none.
+
+        Rank 0 finds it; where another worker cannot read it, too, a `CheckpointError` is raised there.
+        """
+        if self._ranks.rank == 0:
+            found = self._restore()
+            return self._ranks.first(found and str(found)) is not None
+        state = self._ranks.first(None)
+        if state is not None:
+            self._trainer.restore(Path(state))
+        return state is not None
+
+    def _restore(self) -> Path | None:
+        """The state that training goes on from."""
         for folder in self._earlier:
             for state in folder.states():
                 try:
@@ -49,28 +67,28 @@ class Keeper:
                     print(f"skipped a state: {error}")
                 else:
                     self._take_over(folder, notes)
-                    return True
-        return False
+                    return state
+        return None
 
     def at_report(self, report: MetricReport) -> None:
         """Keep the best model, and save a state if one is due."""
         self.reports.append(report)
-        if self._is_best(report):
+        best = self._is_best(report)
+        best, due = self._ranks.any_of(best, not best and self._is_due())
+        if best:
             self._save_best()
-            self._save_state()
-        elif self._is_due():
-            self._save_state()
+        if best or due:
+            self.save_state()
 
-    def between_steps(self) -> None:
-        """Save a state if the last one is long ago."""
-        if self._is_due() and self._clock() - self._saved_at >= QUIET_SECONDS:
-            self._save_state()
+    def is_overdue(self) -> bool:
+        """Whether the last state is so long ago that one should be saved between two steps."""
+        return self._is_due() and self._clock() - self._saved_at >= QUIET_SECONDS
 
-    def finish(self) -> None:
+    def finish(self, model: LoopedTransformer) -> None:
         """Save the final model, if need be in the room that the state took, and delete what nobody needs any more."""
         for room_made in (False, True):
             with self._unless_it_fails("checkpoint"):
-                save_pretrained(self._trainer.model, self._folder.model)
+                save_pretrained(model, self._folder.model)
             if "checkpoint" not in self._known.info or room_made:
                 break
             self._discard_states()
@@ -79,6 +97,8 @@ class Keeper:
             shutil.rmtree(self._folder.best, ignore_errors=True)
 
     def _is_due(self) -> bool:
+        if self._ranks.rank > 0:
+            return False  # rank 0 says when
         finished = self._trainer.steps_done == self._trainer.steps
         return not finished and self._clock() - self._saved_at >= SAVING_SHARE * self._cost
 
@@ -94,16 +114,20 @@ class Keeper:
         return report.step < self._trainer.steps
 
     def _save_best(self) -> None:
-        with self._unless_it_fails("best"):
-            save_pretrained(self._trainer.model, self._folder.best)
+        model = self._trainer.whole_model()
+        if model is not None:
+            with self._unless_it_fails("best"):
+                save_pretrained(model, self._folder.best)
 
-    def _save_state(self) -> None:
+    def save_state(self) -> None:
+        """Save what a later attempt goes on from."""
         started = self._clock()
         state = self._folder.state_at(self._trainer.steps_done)
         with self._unless_it_fails("state"):
             self._trainer.save(state, self._notes())
-            self._folder.keep_only(state)
-            self._discard_earlier()
+            if self._ranks.rank == 0:
+                self._folder.keep_only(state)
+                self._discard_earlier()
         self._saved_at = self._clock()
         self._cost = self._saved_at - started
 

@@ -70,15 +70,17 @@ def _items(stream: Stream, output: "Output") -> Stream:
 
 def _noted(item: MetricReport | TrialOutcome, request: TrialRequest, output: "Output") -> MetricReport | TrialOutcome:
     """The item, written down; an outcome says what became of the output."""
+    rank = 0 if request.gang is None else request.gang.rank
     if isinstance(item, MetricReport):
         steps = request.train.steps(request.data.seq_len)
         metrics = "".join(f", {name} {value:.5g}" for name, value in item.metrics.items())
         output.line(f"step {item.step} of {steps}, tokens {item.tokens}{metrics}")
         return item
-    if item.failure is None:
+    if item.failure is not None:
+        who = f"rank {rank}: " if rank else ""
+        output.failure(f"{item.failure.traceback}{who}{item.failure.reason}: {item.failure.message}")
+    elif rank == 0:
         output.line(f"ended after {item.seconds:.1f} s")
-    else:
-        output.failure(f"{item.failure.traceback}{item.failure.reason}: {item.failure.message}")
     return item if output.problem is None else replace(item, info={**item.info, "output": output.problem})
 
 

@@ -32,6 +32,8 @@ class FailureReason(StrEnum):
     """The driver was killed; the attempt may have been fine."""
     WORKER_LOST = "worker_lost"
     """The worker process or its node died."""
+    PEER_LOST = "peer_lost"
+    """One of several workers could not reach the others any more; why is not known."""
     TIMEOUT = "timeout"
 
 
@@ -57,6 +59,22 @@ class BenchmarkRequest:
     """Of the random weights and tokens."""
     threads: int | None = None
     """CPU threads for the measurement; None means every core that the process may use."""
+
+
+Parallel = Literal["ddp", "fsdp"]
+"""How several workers share a model: each has all of it, or each a part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gang:
+    """The workers that train one trial together, all or none of them."""
+
+    workers: int
+    parallel: Parallel = "ddp"
+    rank: int = 0
+    """The worker that a request is sent to; a backend sends each its own."""
+    host: str = "127.0.0.1"
+    """Address of rank 0's machine, as the other workers reach it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +104,9 @@ class TrialRequest:
     """The evaluated metric, and its direction, that makes a model worth keeping beside the final one."""
     threads: int | None = None
     """CPU threads for training; None leaves the process as it is."""
+    gang: Gang | None = None
+    """Several workers, of which the one that gets this is `gang.rank`; None trains with one. Their number changes
+    results no more than rounding does. Only rank 0 reports; the others' outcomes say only how they ended."""
     probe_sequences: int = 0
     """Held-out sequences on which the trained model's loops are diagnosed; 0 leaves that out."""
 

@@ -18,6 +18,7 @@ from dashboard.study_view import StudyView
 from dashboard.trade_off_chart import picked, trade_off_figure
 from orchestrator.constraints import parse_constraint
 from orchestrator.export import exported
+from orchestrator.latency_devices import mixed_devices
 from orchestrator.records import StudyRecord
 
 _USUAL_COSTS = ("decode/ms_per_token", "kv/bytes_per_sequence")
@@ -34,6 +35,8 @@ def render() -> None:
     if not view.metrics:
         _no_points(study)
         return
+    if (mixed := mixed_devices(study)) is not None:
+        st.warning(f"Careful: {mixed}.", icon=":material/warning:")
     y, costs = _choose_metrics(study, view.metrics)
     sides = list(zip(st.columns(2, gap="large"), ("left", "right"), costs, strict=True))
     for column, _, x in sides:

@@ -1,7 +1,8 @@
 """Attempts in this process, one at a time, advanced report by report inside `poll`.
 
 No threads, no clock: the same requests give the same events in the same order, which makes it the backend for
-debugging, for tests and for a study that must be repeatable bit for bit.
+debugging, for tests and for a study that must be repeatable bit for bit. An attempt of several workers has them as
+processes of this machine, which end with it; what its machines should have is Ray's business and not looked at here.
 """
 
 import traceback
@@ -11,7 +12,16 @@ from typing import Any
 
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Event
 from workers.actor import Worker
-from workers.protocol import Execute, Failure, FailureReason, MetricReport, Request, TrialOutcome
+from workers.protocol import (
+    Execute,
+    Failure,
+    FailureReason,
+    MetricReport,
+    Request,
+    TrialOutcome,
+    TrialRequest,
+    never_stop,
+)
 
 
 class LocalBackend:
@@ -21,7 +31,7 @@ class LocalBackend:
     slots = 1
 
     def __init__(self, execute: Execute | None = None, hardware: Callable[[], dict[str, Any]] | None = None) -> None:
-        self._worker = Worker(execute, hardware)
+        self._worker, self._execute = Worker(execute, hardware), execute
         self._waiting: deque[Request] = deque()
         self._running: tuple[str, Iterator[MetricReport | TrialOutcome]] | None = None
 
@@ -38,7 +48,7 @@ class LocalBackend:
         del timeout
         if self._running is None and self._waiting:
             request = self._waiting.popleft()
-            self._running = (request.attempt_id, iter(self._worker.run(request)))
+            self._running = (request.attempt_id, self._started(request))
         if self._running is None:
             return []
         attempt_id, stream = self._running
@@ -67,6 +77,13 @@ class LocalBackend:
         """Forget every attempt."""
         self._waiting.clear()
         self._close_running()
+
+    def _started(self, request: Request) -> Iterator[MetricReport | TrialOutcome]:
+        if isinstance(request, TrialRequest) and request.gang is not None:
+            from workers.parallel.processes import run_together
+
+            return run_together(request, self._execute, never_stop)
+        return iter(self._worker.run(request))
 
     def _close_running(self) -> None:
         if self._running is None:

@@ -4,12 +4,15 @@ Actors are made when first needed, or by `warm`, and reused for the next attempt
 when it did not stop within the grace, when its memory has grown by more than a limit since its first attempt, and after
 a number of attempts. An actor that gives no sign of life for a lease is given up: its attempt has ended for good,
 whatever it may still do or send. Retrying is the runner's decision.
+
+Training and decode benchmarks may need different machines. Then each kind has actors of its own, and one that waits for
+a place goes before attempts of the other kind, for which idle actors are kept no longer.
 """
 
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -17,11 +20,13 @@ from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
 from orchestrator.backends import ray_cluster
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Event
+from orchestrator.backends.placement import Placement
 from orchestrator.backends.ray_death import describe_death, failed, last_line
+from orchestrator.backends.ray_gang import RayGang
 from orchestrator.backends.ray_inquest import Inquest
-from orchestrator.backends.ray_worker import Death, RayWorker, make_worker
+from orchestrator.backends.ray_worker import Death, RayWorker, make_actor
 from orchestrator.errors import ServiceError
-from workers.protocol import Execute, FailureReason, MetricReport, Request, TrialOutcome
+from workers.protocol import Execute, FailureReason, MetricReport, Request, TrialOutcome, TrialRequest
 
 _HARDWARE_SECONDS = 300.0
 """A first actor may have to wait for another user's job to end."""
@@ -47,8 +52,8 @@ class RayBackend:
     def __init__(
         self,
         *,
-        cpus: float = 1,
-        gpus: float | None = None,
+        train: Placement | None = None,
+        benchmark: Placement | None = None,
         address: str | None = None,
         execute: Execute | None = None,
         hardware: Callable[[], dict[str, Any]] | None = None,
@@ -57,13 +62,16 @@ class RayBackend:
         recycling: Recycling | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`lease`: after how many seconds of silence an actor is given up; `grace`: how many it has to stop in."""
+        """`train` and `benchmark` are what an attempt of each kind needs; by default one CPU, and what training needs.
+
+        `lease`: after how many seconds of silence an actor is given up; `grace`: how many it has to stop in."""
         self._owned = ray_cluster.connect(address)
         self._alone = self._owned and address is None
-        self._cpus = cpus
-        self._gpus = (1.0 if ray_cluster.has_gpus() else 0.0) if gpus is None else gpus
+        self._train = _decided(train or Placement())
+        self._benchmark = replace(self._train, workers=1) if benchmark is None else _decided(benchmark)
         try:
-            self.slots = ray_cluster.require_room(cpus, self._gpus)
+            self.slots = ray_cluster.require_room(self._train)
+            ray_cluster.require_room(self._benchmark, "benchmark")
         except Exception:
             self._disconnect()
             raise
@@ -71,14 +79,19 @@ class RayBackend:
         self._lease, self._grace, self._clock = lease, grace, clock
         self._recycling = recycling or Recycling()
         self._waiting: deque[Request] = deque()
-        self._workers: list[RayWorker] = []
+        self._workers: list[RayWorker | RayGang] = []
         self._inquests: list[Inquest] = []
         self._watched_at = self._counted_at = clock()
+        self._free = ""
+        """What was free when somebody last waited for a place, in words."""
 
     def hardware(self) -> Mapping[str, Any]:
-        """What a worker runs on, asked of one; waits at most `_HARDWARE_SECONDS` for it."""
-        idle = [worker for worker in self._workers if worker.idle]
-        worker = idle[0] if idle else self._make_worker()
+        """What a benchmark's worker runs on, asked of one; waits at most `_HARDWARE_SECONDS` for it."""
+        for other in [each for each in self._workers if each.placement != self._benchmark and not _busy(each)]:
+            self._give_up(other)
+        idle = [worker for worker in self._workers if worker.idle and worker.placement == self._benchmark]
+        worker = idle[0] if idle else self._make_worker(self._benchmark)
+        assert isinstance(worker, RayWorker)
         try:
             return worker.hardware(_HARDWARE_SECONDS)
         except RayError as error:
@@ -88,7 +101,7 @@ class RayBackend:
     def warm(self, most: int) -> None:
         """Start up to so many actors before there is work for them, without waiting for any."""
         for _ in range(len(self._workers), min(most, self.slots)):
-            self._make_worker()
+            self._make_worker(self._train)
 
     def submit(self, request: Request) -> None:
         """Start the attempt, or queue it while every slot is taken."""
@@ -109,12 +122,13 @@ class RayBackend:
 
     def queued_because(self) -> str | None:
         """What waiting requests, or actors that have not started, wait for."""
-        size = ray_cluster.size(self._cpus, self._gpus)
         if self.slots == 0:
-            return self._waits(f"a node with {size} (nodes: {ray_cluster.what_there_is()})")
-        starting = sum(_busy(worker) and not worker.answered for worker in self._workers)
+            return self._waits(f"a node with {self._train.wants()} (nodes: {ray_cluster.what_there_is()})")
+        starting = [worker for worker in self._workers if _busy(worker) and not worker.answered]
         if starting:
-            return f"{starting} waiting for an actor with {size} to start"
+            wants = " or ".join(dict.fromkeys(worker.placement.wants() for worker in starting))
+            free = f"; free: {self._free}" if self._free else ""
+            return f"{len(starting)} waiting for {wants} to start{free}"
         return self._waits(f"one of {self.slots} slots")
 
     def stop(self, attempt_id: str) -> None:
@@ -142,24 +156,41 @@ class RayBackend:
         if self._owned:
             ray_cluster.disconnect()
 
-    def _make_worker(self) -> RayWorker:
-        worker = make_worker(self._cpus, self._gpus, self._arguments, self._lease)
+    def _make_worker(self, placement: Placement) -> RayWorker | RayGang:
+        worker: RayWorker | RayGang
+        if placement.workers > 1:
+            worker = RayGang(placement, self._arguments, self._lease, self._grace)
+        else:
+            worker = RayWorker(make_actor(placement, self._arguments), placement, self._lease)
         self._workers.append(worker)
         return worker
 
-    def _give_up(self, worker: RayWorker) -> None:
+    def _give_up(self, worker: RayWorker | RayGang) -> None:
         """Kill it, and never read anything of it again."""
         self._workers.remove(worker)
         worker.kill()
 
     def _fill(self) -> None:
-        """Start what waits on idle actors, and on new ones while there is room."""
+        """Start what waits on idle actors of its kind, and on new ones while there is room."""
         while self._waiting and sum(map(_busy, self._workers)) < self.slots:
-            idle = [worker for worker in self._workers if worker.idle]
-            if not idle and len(self._workers) >= self.slots:
+            placement = self._train if isinstance(self._waiting[0], TrialRequest) else self._benchmark
+            if any(self._waits_for_place(each) and each.placement != placement for each in self._workers):
+                return  # it goes first
+            idle = [worker for worker in self._workers if worker.idle and worker.placement == placement]
+            if not idle and len(self._workers) >= self.slots and not self._let_go_of_one():
                 return  # one is being looked at after its last attempt
-            worker = max(idle, key=lambda one: one.answered) if idle else self._make_worker()
+            worker = max(idle, key=lambda one: one.answered) if idle else self._make_worker(placement)
             worker.start(self._waiting.popleft())
+
+    def _waits_for_place(self, worker: RayWorker | RayGang) -> bool:
+        return _busy(worker) and not worker.answered and worker.starting >= self._grace
+
+    def _let_go_of_one(self) -> bool:
+        """Make place among the slots for an actor of another kind, if one is idle."""
+        idle = [worker for worker in self._workers if worker.idle]
+        if idle:
+            self._give_up(idle[0])
+        return bool(idle)
 
     def _tend(self) -> None:
         """Ask for signs of life, and count the nodes now and then."""
@@ -170,18 +201,20 @@ class RayBackend:
         self._make_place()
         if now - self._counted_at >= _CLUSTER_SECONDS:
             self._counted_at = now
-            self.slots = ray_cluster.slots(self._cpus, self._gpus)
+            self.slots = ray_cluster.slots(self._train)
+            self._free = ray_cluster.what_is_free() if any(map(self._waits_for_place, self._workers)) else ""
             if self._alone and self.slots == 0:
                 raise ServiceError("the Ray cluster that this process started has died; start the study again")
             self._fill()
 
     def _make_place(self) -> None:
         """Idle actors that hold what one with work waits for, as after a node was lost, let go of it."""
-        starting = sum(worker.starting >= self._grace and not worker.answered for worker in self._workers)
+        starting = [worker for worker in self._workers if self._waits_for_place(worker)]
         idle = [worker for worker in self._workers if worker.idle]
-        if self._waiting and sum(map(_busy, self._workers)) < self.slots:
+        alike = all(worker.placement == self._train for worker in starting)
+        if alike and self._waiting and sum(map(_busy, self._workers)) < self.slots:
             return  # they have work themselves
-        for worker in idle[:starting]:
+        for worker in idle[: len(starting)]:
             self._give_up(worker)
 
     def _collect(self, wait: float) -> list[Event]:
@@ -198,7 +231,7 @@ class RayBackend:
         events += [self._conclude(inquest, set(ready)) for inquest in list(self._inquests)]
         return [event for event in events if event is not None]
 
-    def _read(self, worker: RayWorker, ready: set[Any]) -> Event | None:
+    def _read(self, worker: RayWorker | RayGang, ready: set[Any]) -> Event | None:
         """The next event of an actor; whatever its stream or its silence says of it is acted on."""
         attempt_id, forgotten = worker.attempt_id, worker.stop_by is not None
         try:
@@ -223,7 +256,7 @@ class RayBackend:
             worker.end()
         return None if forgotten else AttemptEnded(attempt_id, outcome)
 
-    def _hear(self, worker: RayWorker, ready: set[Any]) -> TrialOutcome | None:
+    def _hear(self, worker: RayWorker | RayGang, ready: set[Any]) -> TrialOutcome | None:
         """Take in a sign of life; the outcome of an attempt that cannot be followed any more."""
         if not worker.hear(ready):
             return None
@@ -234,16 +267,17 @@ class RayBackend:
             self._give_up(worker)
         return None
 
-    def _bury(self, worker: RayWorker, error: RayError) -> Event | None:
+    def _bury(self, worker: RayWorker | RayGang, error: RayError) -> Event | None:
         """An actor is dead, or cannot be reached: the latter is asked again until its lease is over."""
-        if isinstance(error, ActorUnavailableError) and worker.attempt_id is not None:
+        unreachable = isinstance(error, ActorUnavailableError) and worker.attempt_id is not None
+        if unreachable and isinstance(worker, RayWorker):
             worker.cut(error)
             return None
         attempt_id, forgotten = worker.attempt_id, worker.stop_by is not None
         self._give_up(worker)
         if attempt_id is None or forgotten:
             return None
-        inquest = Inquest(attempt_id, error, worker.node_id, worker.oom_kills, self._clock())
+        inquest = Inquest(attempt_id, error, worker.node_id, worker.oom_kills, self._clock(), worker.who)
         self._inquests.append(inquest)
         return self._conclude(inquest, set())
 
@@ -255,21 +289,39 @@ class RayBackend:
         return AttemptEnded(inquest.attempt_id, outcome)
 
     def _expire(self) -> list[Event]:
-        """Give up actors that were silent for a lease, and those that did not stop within the grace."""
+        """Give up actors that were silent for a lease, did not stop within the grace, or found no place in time."""
         events: list[Event] = []
         for worker in list(self._workers):
             stopping = worker.stop_by is not None
-            if worker.lease_is_over or (worker.stop_by is not None and self._clock() >= worker.stop_by):
-                attempt_id = worker.attempt_id
-                self._give_up(worker)
-                if attempt_id is not None and not stopping:
-                    message = f"no sign of life for {self._lease:g} s (process frozen or machine gone)"
-                    events.append(AttemptEnded(attempt_id, failed(FailureReason.WORKER_LOST, message)))
+            late = worker.stop_by is not None and self._clock() >= worker.stop_by
+            if not (worker.lease_is_over or late or worker.overdue):
+                continue
+            attempt_id = worker.attempt_id
+            outcome = self._no_place(worker) if worker.overdue else self._silent()
+            self._give_up(worker)
+            if attempt_id is not None and not stopping:
+                events.append(AttemptEnded(attempt_id, outcome))
         return events
+
+    def _silent(self) -> TrialOutcome:
+        message = f"no sign of life for {self._lease:g} s (process frozen or machine gone)"
+        return failed(FailureReason.WORKER_LOST, message)
+
+    def _no_place(self, worker: RayWorker | RayGang) -> TrialOutcome:
+        placement = worker.placement
+        message = f"no place for {placement.wants()} within {placement.timeout:g} s, see resources.placement_timeout"
+        return failed(FailureReason.TIMEOUT, f"{message}; free: {ray_cluster.what_is_free()}")
 
     def _waits(self, what: str) -> str | None:
         return f"{len(self._waiting)} waiting for {what}" if self._waiting else None
 
 
-def _busy(worker: RayWorker) -> bool:
+def _busy(worker: RayWorker | RayGang) -> bool:
     return worker.attempt_id is not None
+
+
+def _decided(placement: Placement) -> Placement:
+    """One GPU where the cluster has any, if nothing is said of GPUs."""
+    if placement.gpus is not None:
+        return placement
+    return replace(placement, gpus=1.0 if ray_cluster.has_gpus() else 0.0)

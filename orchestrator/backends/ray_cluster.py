@@ -3,11 +3,13 @@
 import logging
 import os
 import secrets
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
+from orchestrator.backends.placement import Node, Placement
 from orchestrator.errors import ResourceError, ServiceError
 
 _OBJECT_STORE_BYTES = 256 * 1024 * 1024
@@ -75,47 +77,54 @@ def node_is_dead(node_id: str) -> bool:
 
 def has_gpus() -> bool:
     """Whether any living node has one."""
-    return any(resources.get("GPU", 0) for resources in _resources())
+    return any(resources.get("GPU", 0) for resources, _ in _living())
 
 
-def slots(cpus: float, gpus: float) -> int:
-    """How many attempts of this size the living nodes have room for at once."""
-    return sum(_fit(resources, cpus, gpus) for resources in _resources())
+def slots(placement: Placement) -> int:
+    """How many attempts of this kind the living nodes have room for at once."""
+    return placement.slots(_living())
 
 
-def require_room(cpus: float, gpus: float) -> int:
-    """The slots; a size that fits on no node is refused with what there is."""
-    room = slots(cpus, gpus)
+def require_room(placement: Placement, section: str = "train") -> int:
+    """The slots; what no cluster of these nodes can ever meet is refused with what there is."""
+    room = slots(placement)
     if room < 1:
+        have = "no node has them" if placement.workers == 1 else f"no {_together(placement)} has room for all of them"
         raise ResourceError(
-            f"resources.train asks for {size(cpus, gpus)}, and no node has them (nodes: {what_there_is()}); "
+            f"resources.{section} asks for {placement.wants()}, and {have} (nodes: {what_there_is()}); "
             "ask for less or give --address of a larger cluster"
         )
     return room
 
 
-def size(cpus: float, gpus: float) -> str:
-    """An attempt's size in words."""
-    return f"{cpus:g} CPUs and {gpus:g} GPUs"
+def _together(placement: Placement) -> str:
+    return "one node" if placement.strategy == "strict_pack" else "set of nodes"
 
 
 def what_there_is() -> str:
     """The living nodes' devices in words."""
-    have = [f"{each.get('CPU', 0):g} CPUs, {each.get('GPU', 0):g} GPUs" for each in _resources()]
-    return "; ".join(have) or "no node"
+    return "; ".join(_words(resources, labels) for resources, labels in _living()) or "no node"
 
 
-def _fit(resources: dict[str, float], cpus: float, gpus: float) -> int:
-    """Attempts on one node. Several share a GPU, but no attempt is split over parts of GPUs: Ray places it on one."""
-    by_cpu = _times(resources.get("CPU", 0), cpus)
-    whole = resources.get("GPU", 0)
-    by_gpu = int(whole) * _times(1, gpus) if 0 < gpus < 1 else _times(whole, gpus)
-    return int(min(by_cpu, by_gpu))
+def what_is_free() -> str:
+    """What of all nodes nobody has reserved, in words."""
+    free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
+    return _words({name: amount for name, amount in free.items() if not name.startswith("accelerator_type:")}, {})
 
 
-def _times(have: float, need: float) -> float:
-    """How often `need` is in `have`, to Ray's own precision of a ten-thousandth; without end for nothing."""
-    return round(have * 10_000) // round(need * 10_000) if need else float("inf")
+def meeting_address(node_ids: Sequence[str]) -> str:
+    """Where the first of several workers is reached by the others, which run on these nodes."""
+    addresses = [node["NodeManagerAddress"] for each in node_ids for node in _nodes() if node["NodeID"] == each]
+    return "127.0.0.1" if len(set(addresses)) <= 1 else str(addresses[0])
+
+
+def _words(resources: Mapping[str, float], labels: Mapping[str, str]) -> str:
+    known = ("CPU", "GPU", "memory", "object_store_memory")
+    own = [name for name in sorted(resources) if name not in known and not name.startswith(("node:", "bundle"))]
+    more = [name if name.startswith("accelerator_type:") else f"{resources[name]:g} {name}" for name in own]
+    more = [name for name in more if "_group_" not in name]
+    more += [f"{name}={value}" for name, value in labels.items() if not name.startswith("ray.io/")]
+    return ", ".join([f"{resources.get('CPU', 0):g} CPUs", f"{resources.get('GPU', 0):g} GPUs", *more])
 
 
 def _nodes() -> list[dict[str, Any]]:
@@ -123,5 +132,5 @@ def _nodes() -> list[dict[str, Any]]:
     return known
 
 
-def _resources() -> list[dict[str, float]]:
-    return [node["Resources"] for node in _nodes() if node["Alive"]]
+def _living() -> list[Node]:
+    return [(node["Resources"], node.get("Labels", {})) for node in _nodes() if node["Alive"]]

@@ -1,6 +1,7 @@
 """Finds out why a worker died: did the kernel kill anything for want of memory on its node, and does the node live?"""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -19,8 +20,11 @@ _SECONDS = 5.0
 class Inquest:
     """Into the end of one attempt. The node is asked once, beside everything else."""
 
-    def __init__(self, attempt_id: str, error: RayError, node_id: str, kills_before: int, now: float) -> None:
-        self.attempt_id = attempt_id
+    def __init__(
+        self, attempt_id: str, error: RayError, node_id: str, kills_before: int, now: float, who: str = ""
+    ) -> None:
+        """`who` stands before the reason: which of several workers died."""
+        self.attempt_id, self._who = attempt_id, who
         self._error, self._node_id, self._kills_before = error, node_id, kills_before
         self._until = now + _SECONDS
         self._answer: Any = None
@@ -37,12 +41,14 @@ class Inquest:
         """The attempt's outcome once everything is known that can be, else None."""
         if self._answer is not None and self._answer not in ready and now < self._until:
             return None
-        return describe_death(
+        outcome = describe_death(
             self._error,
             node=ray_cluster.node_name(self._node_id) if self._node_id else "an unknown node",
             node_died=bool(self._node_id) and ray_cluster.node_is_dead(self._node_id),
             oom_killed=self._answer in ready and self._kills_now() > self._kills_before,
         )
+        assert outcome.failure is not None
+        return replace(outcome, failure=replace(outcome.failure, message=self._who + outcome.failure.message))
 
     def _kills_now(self) -> int:
         try:

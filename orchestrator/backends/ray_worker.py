@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
 
+from orchestrator.backends.placement import Placement
 from workers.actor import Worker
 from workers.protocol import MetricReport, Request, TrialOutcome
 
@@ -32,8 +33,13 @@ class Death(Exception):  # noqa: N818 - carries an error
 class RayWorker:
     """A handle on one actor. Nothing here waits but `hardware`."""
 
-    def __init__(self, handle: Any, lease: float) -> None:
-        self._handle, self._lease = handle, lease
+    who = ""
+    """Which of several workers died, in words: there is only this one."""
+    overdue = False
+    """One actor waits for its place as long as it takes."""
+
+    def __init__(self, handle: Any, placement: Placement, lease: float) -> None:
+        self._handle, self._lease, self.placement = handle, lease, placement
         self.attempt_id: str | None = None
         """What it runs."""
         self.stop_by: float | None = None
@@ -178,8 +184,23 @@ class RayWorker:
         return facts
 
 
-def make_worker(cpus: float, gpus: float, arguments: tuple[Any, ...], lease: float) -> RayWorker:
-    """A new actor, which neither restarts nor retries by itself: that is the runner's decision."""
+def make_actor(placement: Placement, arguments: tuple[Any, ...], where: Any = None) -> Any:
+    """A new actor, which neither restarts nor retries by itself: that is the runner's decision.
+
+    `where` is Ray's scheduling strategy, of a group that reserves what `placement` says for this actor.
+    """
     remote: Any = ray.remote  # its types do not know concurrency_groups
-    sized = remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0, concurrency_groups=_CONTROL)
-    return RayWorker(sized(Worker).remote(*arguments), lease)
+    options: dict[str, Any] = {"resources": placement.further(), "memory": placement.memory or None}
+    if where is not None:
+        options["scheduling_strategy"] = where
+    elif placement.labels:
+        options["label_selector"] = dict(placement.labels)
+    sized = remote(
+        num_cpus=placement.cpus,
+        num_gpus=placement.gpus or 0,
+        max_restarts=0,
+        max_task_retries=0,
+        concurrency_groups=_CONTROL,
+        **options,
+    )
+    return sized(Worker).remote(*arguments)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from orchestrator.configurations import ConfigurationRecord
 from orchestrator.contrasts import Contrasts
 from orchestrator.errors import StudyError
+from orchestrator.latency_devices import mixed_devices
 from orchestrator.paired import values_by_seed
 from orchestrator.recommendation.answer import Recommendation, Step
 from orchestrator.recommendation.candidates import (
@@ -59,7 +60,9 @@ def recommend(
         said = "no objective of the study depends on training, so more loops can gain nothing; add one, such as"
         return replace(nothing, caveats=(f"{said} val/bits_per_byte",))
     found = candidates(study, objective.metric, where)
-    nothing = replace(nothing, left_out=found.left_out, caveats=tuple(_about_left_out(study, found)))
+    nothing = replace(
+        nothing, left_out=found.left_out, caveats=(*_about_left_out(study, found), *_about_devices(study))
+    )
     return _among(found, objective, nothing, worth, look_ahead) if found.kept else nothing
 
 
@@ -130,6 +133,11 @@ def _about_left_out(study: StudyRecord, found: Candidates) -> list[str]:
         return [f"the study has no trial yet; `plt resume {study.name}` runs it"]
     said = [f"R={loops} is not part of the answer: {reason}" for loops, reason in found.loops_left_out.items()]
     return [f"no configuration can be recommended: {_counted(found.left_out)}"] if not found.kept else said
+
+
+def _about_devices(study: StudyRecord) -> list[str]:
+    mixed = mixed_devices(study)
+    return [] if mixed is None else [mixed]
 
 
 def _about_the_answer(gains: LoopGains, found: Candidates, known: bool) -> list[str]:

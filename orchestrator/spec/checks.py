@@ -9,6 +9,7 @@ from orchestrator.spec.metric_checks import metric_problems, unmet_constraints
 from orchestrator.spec.points import Point, enumerate_points, extreme_points, size_points
 from orchestrator.spec.problem import Path, Problem
 from orchestrator.spec.pruner_checks import pruner_problems
+from orchestrator.spec.resource_checks import gang_problems, resource_problems
 from orchestrator.spec.size_checks import size_problems
 from orchestrator.spec.written import shown
 
@@ -20,7 +21,7 @@ _BENCHMARK_MODEL = "benchmark.model."
 
 def check(spec: "StudySpec") -> list[Problem]:
     """Everything that is wrong with a spec whose parts are each well formed."""
-    problems = [*_one_vocab(spec), *_conditions(spec), *metric_problems(spec)]
+    problems = [*_one_vocab(spec), *_conditions(spec), *metric_problems(spec), *resource_problems(spec)]
     if problems:
         return problems
     listed = enumerate_points(spec)
@@ -58,7 +59,7 @@ def _resolved(spec: "StudySpec", points: Sequence[Point]) -> tuple[list[Configur
     for point in points:
         try:
             configuration = resolve(spec, point)
-            misfits = list(size_problems(spec, configuration))
+            misfits = [*size_problems(spec, configuration), *gang_problems(spec, configuration)]
             configurations.append(configuration)
         except ValueError as error:
             misfits = [(_place(spec, str(error)), str(error))]

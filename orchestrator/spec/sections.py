@@ -19,7 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from orchestrator.spec.limits import Count, Depth, Hours, Seconds, Seed, Tokens, Whole, Width
+from orchestrator.backends.placement import Strategy
+from orchestrator.spec.limits import Count, Depth, Hours, Memory, PlainName, Seconds, Seed, Tokens, Whole, Width
 from orchestrator.spec.written import EntryError, shown
 from workers.config import BenchmarkConfig
 from workers.config.data_config import CodeSets
@@ -29,6 +30,7 @@ from workers.config.model_config import GateInput, GatePolarity, KvMode, LocalBr
 from workers.config.task_shapes import group_order
 from workers.config.train_config import Compile, Precision
 from workers.config.variants import VARIANTS
+from workers.protocol import Parallel
 
 _BPE = re.compile(r"bpe:([0-9]{3,5})")
 _TOKENIZER = re.compile(r"tokenizer:[0-9]{1,8}:[0-9]{1,8}:[0-9a-f]{16}:.+")
@@ -204,14 +206,32 @@ class BudgetSection(Section):
     wall_clock: Seconds | None = None
     """Seconds that one `plt run` may take."""
     device_hours: Hours | None = None
-    """Hours of attempts over the study's whole life: a fraction of a GPU counts as that fraction, an attempt on the
+    """Hours of attempts over the study's whole life: a fraction of a GPU counts as that fraction, a worker on the
     CPU as one device."""
     max_failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.2
     """Failed over finished trials at which the study stops."""
 
 
-class Share(Section):
-    """What one attempt reserves."""
+class Needs(Section):
+    """What a worker's machine must have besides CPUs and GPUs. Only Ray looks for it, not `--backend local`."""
+
+    memory: Memory | None = None
+    """Reserved, not enforced."""
+    accelerator: PlainName | None = None
+    """Type of the device by Ray's name: `H100`, `A100`, `L4`, ... ."""
+    labels: dict[PlainName, PlainName] | None = None
+    """Labels of the node, each with its value."""
+    resources: dict[PlainName, Annotated[float, Field(gt=0)]] | None = None
+    """Further resources that the cluster's owner gave its nodes, each with its amount."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether anything is asked for."""
+        return any(value is not None for value in (self.memory, self.accelerator, self.labels, self.resources))
+
+
+class Share(Needs):
+    """What one worker of a training attempt reserves."""
 
     gpus: Annotated[float, Field(ge=0)] | None = None
     """Fractions share a GPU. None: one GPU where the cluster has any, else none; 0 trains on the CPU."""
@@ -235,8 +255,11 @@ def _alone(exclusive: object) -> object:
     return exclusive
 
 
-class BenchmarkShare(Section):
-    """What a decode benchmark computes with while it has the device to itself."""
+class BenchmarkShare(Needs):
+    """What a decode benchmark computes with while it has the device to itself.
+
+    It runs where a trial trains, unless something that `Needs` lists is asked for: then on machines that have it.
+    """
 
     gpus: Annotated[int | None, BeforeValidator(_whole_device)] = None
     """1, or None: where a trial of the study trains, GPU or CPU."""
@@ -251,19 +274,19 @@ class BenchmarkShare(Section):
         return None if self.cpus is None else max(1, int(self.cpus))
 
 
-def _one_worker(workers: object) -> object:
-    if isinstance(workers, bool) or workers != 1:
-        raise ValueError("must be 1: a trial is trained by one worker")
-    return workers
-
-
 class ResourcesSection(Section):
     """Reservations by kind of attempt."""
 
     train: Share = Share()
     benchmark: BenchmarkShare = BenchmarkShare()
-    workers_per_trial: Annotated[int, BeforeValidator(_one_worker)] = 1
-    """Always 1."""
+    workers_per_trial: Count = 1
+    """Processes that train one trial together, each with what `train` reserves, all of them at once or none."""
+    parallel: Parallel | None = None
+    """How several share a model: `ddp` (the default), each has all of it; `fsdp`, each a part."""
+    placement: Strategy | None = None
+    """How several are placed on nodes; the default is `pack`."""
+    placement_timeout: Seconds | None = None
+    """Seconds for which several may wait for their place before the attempt has failed; the default is an hour."""
 
 
 class BenchmarkSizes(Section):

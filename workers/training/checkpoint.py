@@ -22,20 +22,28 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from workers.models import CheckpointError, LoopedTransformer, load_pretrained, save_pretrained
+from workers.parallel.spread import Spread
 
 FORMAT = "plt-trainer/2"
 _ADAMW_STATE = {"exp_avg", "exp_avg_sq", "step"}
 
 
-def save_checkpoint(
-    folder: Path, model: LoopedTransformer, optimizer: torch.optim.Optimizer, facts: Mapping[str, Any]
-) -> None:
-    """Write a checkpoint, replacing one that is already there; `facts` is plain data."""
+def save_checkpoint(folder: Path, spread: Spread, optimizer: torch.optim.Optimizer, facts: Mapping[str, Any]) -> None:
+    """Write a checkpoint, replacing one that is already there; `facts` is plain data.
+
+    Of several workers rank 0 gathers the whole and writes it, as one worker would have; the others only give.
+    """
+    model, tensors = spread.whole_model(), _optimizer_tensors(spread, optimizer)
+    if model is not None:
+        _write(folder, model, tensors, facts)
+
+
+def _write(folder: Path, model: LoopedTransformer, tensors: dict[str, Tensor], facts: Mapping[str, Any]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         save_pretrained(model, aside / "model")
-        save_file(_optimizer_tensors(model, optimizer), aside / "optimizer.safetensors")
+        save_file(tensors, aside / "optimizer.safetensors")
         save_file(_random_states(), aside / "random.safetensors")
         text = json.dumps({"format": FORMAT, **facts}, indent=1, allow_nan=False)
         (aside / "trainer.json").write_text(text, encoding="utf-8")
@@ -74,15 +82,15 @@ def refuse_difference(folder: Path, saved: Mapping[str, Any], wanted: Mapping[st
         )
 
 
-def load_checkpoint(folder: Path, model: LoopedTransformer, optimizer: torch.optim.Optimizer) -> None:
-    """Put a checkpoint of this very model into `model`, `optimizer` and torch's random number generators.
+def load_checkpoint(folder: Path, spread: Spread, optimizer: torch.optim.Optimizer) -> None:
+    """Put a checkpoint of this very model into it, `optimizer` and torch's random number generators.
 
     Everything is read and checked before the model and the optimizer are touched.
     """
     saved, tensors = load_pretrained(folder / "model"), load_file(folder / "optimizer.safetensors")
-    states, random = _optimizer_states(model, tensors), load_file(folder / "random.safetensors")
+    states, random = _optimizer_states(spread, tensors), load_file(folder / "random.safetensors")
     _restore_random_states(random)
-    model.load_state_dict(saved.state_dict())
+    spread.take(saved.state_dict())
     optimizer.state.update(states)
 
 
@@ -93,13 +101,13 @@ def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _optimizer_states(model: LoopedTransformer, tensors: Mapping[str, Tensor]) -> dict[Tensor, dict[str, Tensor]]:
-    """AdamW's state of each parameter, on its device."""
-    states: dict[Tensor, dict[str, Tensor]] = {parameter: {} for parameter in model.parameters()}
-    parameters = dict(model.named_parameters())
+def _optimizer_states(spread: Spread, tensors: Mapping[str, Tensor]) -> dict[Tensor, dict[str, Tensor]]:
+    """AdamW's state of each parameter, or of this worker's part of it, on its device."""
+    parameters = dict(spread.model.named_parameters())
+    states: dict[Tensor, dict[str, Tensor]] = {parameter: {} for parameter in parameters.values()}
     for name, tensor in tensors.items():
         parameter, _, key = name.rpartition(".")
-        states[parameters[parameter]][key] = tensor.to(parameters[parameter].device)
+        states[parameters[parameter]][key] = spread.own(parameters[parameter], tensor)
     for name, state in zip(parameters, states.values(), strict=True):
         if tensors and state.keys() != _ADAMW_STATE:
             raise CheckpointError(
@@ -108,12 +116,14 @@ def _optimizer_states(model: LoopedTransformer, tensors: Mapping[str, Tensor]) -
     return states
 
 
-def _optimizer_tensors(model: LoopedTransformer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    return {
-        f"{name}.{key}": value.detach().cpu().contiguous()
-        for name, parameter in model.named_parameters()
+def _optimizer_tensors(spread: Spread, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Whole tensors on rank 0, nothing on the others."""
+    gathered = {
+        f"{name}.{key}": spread.whole(value)
+        for name, parameter in spread.model.named_parameters()
         for key, value in optimizer.state[parameter].items()
     }
+    return {name: tensor for name, tensor in gathered.items() if tensor is not None}
 
 
 def _flush(folder: Path) -> None:

@@ -35,8 +35,16 @@ class Plan:
         }
 
 
-def halved_micro_batch(config: TrainConfig, halvings: int) -> int | None:
+def halved_micro_batch(config: TrainConfig, halvings: int, workers: int = 1) -> int | None:
     """Sequences per forward pass after so many halvings of what `config` asks for, at least 1; None without any."""
     if halvings == 0:
         return None
-    return max(1, (config.micro_batch_size or config.batch_size) >> halvings)
+    rows = config.batch_size // workers
+    return max(1, min(rows, config.micro_batch_size or rows) >> halvings)
+
+
+def untimed_plan(config: TrainConfig, reason: str, micro_batch_size: int | None) -> Plan:
+    """What `config` sets, float32 where it leaves the precision open, and no compilation; `reason` is said."""
+    precision = "float32" if config.precision == "auto" else config.precision
+    reasons = {"precision": reason if config.precision == "auto" else "as set", "compile": reason}
+    return Plan(precision, compile=False, reasons=reasons, micro_batch_size=micro_batch_size)

@@ -1,10 +1,9 @@
 """One optimizer step: forward and backward over the batch, clipped gradients, AdamW (arXiv 1711.05101).
 
 The loss is cross-entropy of the last loop, averaged over the labelled slots of the whole batch, so micro-batches give
-the gradients of the batch at once. Decay applies to weight matrices only: not to embeddings, norms or gate biases.
+the gradients of the batch at once, and so do several workers that have some of its rows each. Decay applies to weight
+matrices only: not to embeddings, norms or gate biases.
 """
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -14,9 +13,8 @@ from torch.nn.utils import clip_grad_norm_
 from workers.config import TrainConfig
 from workers.data import IGNORED, Batch
 from workers.models import LoopedTransformer
+from workers.parallel.spread import LossFunction, Spread, Whole
 from workers.training.plan import Plan
-
-LossFunction = Callable[[LoopedTransformer, Tensor, Tensor], Tensor]
 
 
 def summed_loss(model: LoopedTransformer, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -36,10 +34,11 @@ def make_optimizer(model: LoopedTransformer, config: TrainConfig) -> torch.optim
 
 
 class Stepper:
-    """Trains `model` in place, one batch at a time."""
+    """Trains `model` in place, one batch at a time, together with the other workers that `spread` spreads it over."""
 
-    def __init__(self, model: LoopedTransformer, config: TrainConfig, plan: Plan) -> None:
+    def __init__(self, model: LoopedTransformer, config: TrainConfig, plan: Plan, spread: Spread | None = None) -> None:
         self.model = model
+        self._spread = spread or Whole(model)
         self.optimizer = make_optimizer(model, config)
         self.device = next(model.parameters()).device
         self._config = config
@@ -53,10 +52,14 @@ class Stepper:
     @property
     def micro_batch_size(self) -> int:
         """Sequences per forward pass."""
-        return self.plan.micro_batch_size or self._config.micro_batch_size or self._config.batch_size
+        rows = self._config.batch_size // self._spread.ranks.count
+        return min(rows, self.plan.micro_batch_size or self._config.micro_batch_size or rows)
 
     def step(self, batch: Batch, lr: float) -> Tensor:
-        """Train on a batch; gives its mean loss in nats per labelled slot, still on the device."""
+        """Train on this worker's rows of a batch; gives their part of its mean loss in nats per labelled slot.
+
+        The loss is still on the device. The parts of all workers add up to the mean.
+        """
         loss = self.accumulate_gradients(batch)
         clip_grad_norm_(self.model.parameters(), self._config.grad_clip, foreach=True)
         for group in self.optimizer.param_groups:
@@ -66,16 +69,17 @@ class Stepper:
         return loss
 
     def accumulate_gradients(self, batch: Batch) -> Tensor:
-        """Forward and backward, one micro-batch after the other; the mean loss of the batch."""
-        labelled = max(1, int((batch.targets != IGNORED).sum()))
+        """Forward and backward, one micro-batch after the other; this worker's part of the mean loss of the batch."""
+        labelled = max(1, self._spread.ranks.total(int((batch.targets != IGNORED).sum())))
         inputs, targets = self._to_device(batch)
         size = self.micro_batch_size
         total = torch.zeros((), device=self.device)
         for start in range(0, len(inputs), size):
             rows = slice(start, start + size)
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.plan.precision == "bfloat16"):
-                loss = self._loss(self.model, inputs[rows], targets[rows]) / labelled
-            loss.backward()  # type: ignore[no-untyped-call]
+            with self._spread.forward_and_backward(last=start + size >= len(inputs)):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.plan.precision == "bfloat16"):
+                    loss = self._spread.loss(self._loss, inputs[rows], targets[rows]) / labelled
+                self._spread.backward(loss)
             total += loss.detach()
         return total
 

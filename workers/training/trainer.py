@@ -7,7 +7,9 @@
 
 A run has up to `REPORTS` reports of the mean loss since the last one, and `config.evaluations` of them, evenly spaced,
 also carry held-out metrics; so do those that are asked for by token counts. Which steps report depends on these and on
-the number of steps alone. On a CPU a resumed run gives the numbers of the unbroken one, bit for bit.
+the number of steps alone. On a CPU a resumed run gives the numbers of the unbroken one, bit for bit. Several workers
+that a `Spread` connects do all of this together; their number may change when a run is resumed, and changes no number
+beyond rounding.
 """
 
 import math
@@ -25,6 +27,7 @@ from workers.data import Dataset
 from workers.data.background import Background
 from workers.evaluation.accuracy import evaluate
 from workers.models import CheckpointError, LoopedTransformer
+from workers.parallel.spread import Spread, Whole
 from workers.protocol import MetricReport
 from workers.training.checkpoint import load_checkpoint, read_checkpoint, refuse_difference, save_checkpoint
 from workers.training.divergence import DivergenceError
@@ -51,10 +54,12 @@ class Trainer:
         clock: Callable[[], float] = time.perf_counter,
         started: float | None = None,
         evaluate_at: Sequence[int] = (),
+        spread: Spread | None = None,
     ) -> None:
         """`before_step` is called before every step and may wait or save; its time does not count as training.
 
         `evaluate_at` are token counts at which to report an evaluation too; those after the end are ignored.
+        `spread` is how `model` is spread over several workers; None has one train it.
         `started` is when the attempt began, in the clock's seconds; by default now.
         """
         self.model = model
@@ -64,7 +69,9 @@ class Trainer:
         """Time spent in steps, without evaluations and waiting."""
         self._dataset, self._config, self._seed = dataset, config, seed
         self._evaluation_set = dataset.evaluation_set()
-        self._stepper = Stepper(model, config, plan or Plan())
+        self._spread = spread or Whole(model)
+        self._ranks = self._spread.ranks
+        self._stepper = Stepper(model, config, plan or Plan(), self._spread)
         self._before_step, self._clock = before_step, clock
         self._started = clock() if started is None else started
         self._evaluations = evenly_spaced(self.steps, config.evaluations) | self._steps_at(evaluate_at)
@@ -92,32 +99,46 @@ class Trainer:
         self._stepper.follow(plan)
 
     def run(self) -> Iterator[MetricReport]:
-        """Train to the end of the token budget.
+        """Train to the end of the token budget. Only rank 0's reports have held-out metrics.
 
         Raises `DivergenceError` at the first report whose loss is NaN or infinite.
         """
         reports = sorted(self._evaluations | evenly_spaced(self.steps, REPORTS))
-        make = partial(self._dataset.train_batch, seed=self._seed, batch_size=self._config.batch_size)
+        make = partial(
+            self._dataset.train_batch,
+            seed=self._seed,
+            batch_size=self._config.batch_size,
+            rank=self._ranks.rank,
+            world=self._ranks.count,
+        )
         with Background(make, self.steps) as batches:
             for step in (each for each in reports if each > self.steps_done):
                 self._train_until(step, batches)
                 metrics = self._metrics_since_report()
                 if step in self._evaluations:
-                    metrics |= evaluate(self.model, self._evaluation_set, self._stepper.micro_batch_size)
+                    metrics |= self._evaluate()
                 seconds = self._clock() - self._started
                 yield MetricReport(step=step, tokens=self.tokens_done, metrics=metrics, seconds=seconds)
 
+    def whole_model(self) -> LoopedTransformer | None:
+        """The model as it is now, to read only; None but on rank 0. All workers call this."""
+        return self._spread.whole_model()
+
     def save(self, folder: Path, notes: Mapping[str, Any] | None = None) -> None:
-        """Write a checkpoint, whole or not at all, with `notes` (plain data) for whoever restores it."""
+        """Write a checkpoint, whole or not at all, with `notes` (plain data) for whoever restores it.
+
+        All workers call this; rank 0 writes.
+        """
+        loss = self._ranks.summed(self._loss_since_report)
         progress = {
             "steps_done": self.steps_done,
             "training_seconds": self.training_seconds,
             "reported_step": self._reported_step,
-            "loss_since_report": float(self._loss_since_report).hex(),
+            "loss_since_report": float(loss).hex(),
             "seconds_since_report": self._seconds_since_report,
         }
         facts = {"run": self._identity(), "plan": self.plan.to_dict(), "progress": progress, "notes": notes or {}}
-        save_checkpoint(folder, self.model, self._stepper.optimizer, facts)
+        save_checkpoint(folder, self._spread, self._stepper.optimizer, facts)
 
     def restore(self, folder: Path) -> dict[str, Any]:
         """Go on from a checkpoint of the same run, with its plan; gives the notes that were saved with it.
@@ -138,10 +159,11 @@ class Trainer:
         refuse_difference(folder, saved["run"], self._identity())
         progress, notes = saved["progress"], dict(saved["notes"])
         loss = torch.tensor(float.fromhex(progress["loss_since_report"]), device=self._stepper.device)
+        loss = loss if self._ranks.rank == 0 else torch.zeros_like(loss)  # the parts of all workers add up to it
         counts = (int(progress["steps_done"]), int(progress["reported_step"]))
         seconds = (float(progress["training_seconds"]), float(progress["seconds_since_report"]))
-        stepper = Stepper(self.model, self._config, Plan(**saved["plan"]))
-        load_checkpoint(folder, self.model, stepper.optimizer)
+        stepper = Stepper(self.model, self._config, Plan(**saved["plan"]), self._spread)
+        load_checkpoint(folder, self._spread, stepper.optimizer)
         self._stepper, self._loss_since_report = stepper, loss
         self.steps_done, self._reported_step = counts
         self.training_seconds, self._seconds_since_report = seconds
@@ -164,13 +186,18 @@ class Trainer:
     def _metrics_since_report(self) -> dict[str, float]:
         """Metrics of the steps done since the last report; the next ones start from here."""
         steps, seconds = self.steps_done - self._reported_step, self._seconds_since_report
-        loss = self._loss_since_report.item() / steps
+        loss = self._ranks.summed(self._loss_since_report).item() / steps
         self._reported_step, self._seconds_since_report = self.steps_done, 0.0
         self._loss_since_report = torch.zeros_like(self._loss_since_report)
         if not math.isfinite(loss):
             raise DivergenceError("train/loss", loss, self.steps_done)
         metrics = {"train/loss": loss, "train/lr": learning_rate(self.steps_done - 1, self.steps, self._config)}
         return metrics | ({"train/tokens_per_second": steps * self._tokens_per_step / seconds} if seconds > 0 else {})
+
+    def _evaluate(self) -> dict[str, float]:
+        """Held-out metrics, on rank 0."""
+        model = self.whole_model()
+        return {} if model is None else evaluate(model, self._evaluation_set, self._stepper.micro_batch_size)
 
     @property
     def _tokens_per_step(self) -> int:

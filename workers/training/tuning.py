@@ -35,15 +35,17 @@ def choose_plan(
     seed: int,
     clock: Callable[[], float],
     micro_batch_size: int | None = None,
+    world: int = 1,
 ) -> Plan:
     """The plan that `config` asks for, with `auto` decided; `model` is left as it is.
 
-    `micro_batch_size` overrides the one of `config`, in the timed steps too.
+    `micro_batch_size` overrides the one of `config`, in the timed steps too. Of a batch that `world` workers share the
+    rows of one are timed, by one.
     """
     if config.precision != "auto" and config.compile != "auto":
         reasons = {"precision": "as set", "compile": "as set"}
         return Plan(config.precision, config.compile == "on", reasons, micro_batch_size=micro_batch_size)
-    tuner = _Tuner(model, dataset, config, seed, clock, micro_batch_size)
+    tuner = _Tuner(model, dataset, config, seed, clock, micro_batch_size, world)
     precision = tuner.precision()
     compiled = tuner.compile(precision)
     return Plan(precision, compiled, tuner.reasons, tuner.step_seconds, micro_batch_size)
@@ -57,6 +59,7 @@ class _Tuner:
     seed: int
     clock: Callable[[], float]
     micro_batch_size: int | None = None
+    world: int = 1
     reasons: dict[str, str] = field(default_factory=dict)
     step_seconds: dict[str, float] = field(default_factory=dict)
 
@@ -103,7 +106,8 @@ class _Tuner:
         stepper = Stepper(copy.deepcopy(self.model), self.config, replace(plan, micro_batch_size=self.micro_batch_size))
         times: list[float] = []
         while len(times) <= TIMED_STEPS and sum(times[1:]) < TIMED_SECONDS:
-            batch = self.dataset.train_batch(len(times), seed=self.seed, batch_size=self.config.batch_size)
+            size, world = self.config.batch_size, self.world
+            batch = self.dataset.train_batch(len(times), seed=self.seed, batch_size=size, world=world)
             started = self.clock()
             stepper.step(batch, self.config.lr).item()
             times.append(self.clock() - started)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "workers"))
+import gang_probes
 import probes
 
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Backend
@@ -31,17 +33,20 @@ Drain = Callable[[Backend, set[str]], tuple[dict[str, list[int]], dict[str, Tria
 
 @pytest.fixture(scope="package")
 def ray_cluster() -> Iterator[None]:
-    """Eight CPUs and two GPUs, as far as Ray knows."""
+    """Eight CPUs and two GPUs, as far as Ray knows, on a node with a label and resources of its own."""
     import ray
     from ray import cloudpickle
 
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     cloudpickle.register_pickle_by_value(probes)
+    cloudpickle.register_pickle_by_value(gang_probes)
     ray.init(
         address="local",
         num_cpus=8,
         num_gpus=2,
+        resources={"fast_disk": 2, "accelerator_type:H100": 1},
+        labels={"zone": "a"},
         include_dashboard=False,
         object_store_memory=100_000_000,
         log_to_driver=False,

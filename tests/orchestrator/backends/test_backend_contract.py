@@ -10,6 +10,7 @@ from probes import probe, probe_hardware
 
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Backend
 from orchestrator.backends.local_backend import LocalBackend
+from orchestrator.backends.placement import Placement
 from workers.attempt_folder import AttemptFolder
 from workers.protocol import BenchmarkRequest, FailureReason, TrialOutcome, TrialRequest
 
@@ -23,7 +24,7 @@ def ray_backend(ray_cluster: None) -> Iterator[Backend]:
     from orchestrator.backends.ray_backend import RayBackend
 
     del ray_cluster
-    backend = RayBackend(cpus=2.5, gpus=0, execute=probe, hardware=probe_hardware)
+    backend = RayBackend(train=Placement(cpus=2.5, gpus=0), execute=probe, hardware=probe_hardware)
     yield backend
     backend.close()
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backends.ray_cluster import _fit
+from orchestrator.backends.placement import Placement
 
 STARTED = """
 import os
+from orchestrator.backends.placement import Placement
 from orchestrator.backends.ray_backend import RayBackend
 
-backend = RayBackend(gpus=0)
+backend = RayBackend(train=Placement(gpus=0))
 assert backend.slots >= 1
 print(os.environ["RAY_AUTH_MODE"])
 backend.close()
@@ -49,4 +50,4 @@ def test_a_started_cluster_asks_for_a_token_that_is_kept_nowhere(tmp_path: Path)
     ],
 )
 def test_attempts_are_counted_as_ray_places_them(have: dict[str, float], need: tuple[float, float], fit: int) -> None:
-    assert _fit(have, *need) == fit
+    assert Placement(cpus=need[0], gpus=need[1]).slots([(have, {})]) == fit

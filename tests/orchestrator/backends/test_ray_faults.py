@@ -12,6 +12,7 @@ import pytest
 from probes import probe, probe_hardware
 
 from orchestrator.backends.backend import AttemptEnded, AttemptReported, Backend, Event
+from orchestrator.backends.placement import Placement
 from workers.protocol import BenchmarkRequest, Execute, Failure, FailureReason, TrialOutcome
 
 MakeRequest = Callable[[str], BenchmarkRequest]
@@ -26,8 +27,9 @@ def make_backend(ray_cluster: None) -> Iterator[MakeBackend]:
     del ray_cluster
     made: list[RayBackend] = []
 
-    def make(execute: Execute = probe, **settings: Any) -> RayBackend:
-        made.append(RayBackend(execute=execute, hardware=probe_hardware, **{"cpus": 8, "gpus": 0, **settings}))
+    def make(execute: Execute = probe, cpus: float = 8, gpus: float | None = 0, **settings: Any) -> RayBackend:
+        train = Placement(cpus=cpus, gpus=gpus)
+        made.append(RayBackend(train=train, execute=execute, hardware=probe_hardware, **settings))
         return made[-1]
 
     yield make

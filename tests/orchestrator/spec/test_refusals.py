@@ -96,7 +96,7 @@ WRONG = [
     (20, "resources: {benchmark: {gpus: 2}}", "gpus is 2; it must be 1, because a benchmark measures on one whole"),
     (20, "resources: {benchmark: {gpus: 0.5}}", "gpus is 0.5; it must be 1"),
     (20, "resources: {benchmark: {exclusive: false}}", "exclusive is false; it must be true, because latency measured"),
-    (20, "resources: {workers_per_trial: 2}", "workers_per_trial is 2; it must be 1: a trial is trained by one worker"),
+    (20, "resources: {workers_per_trial: 0}", "workers_per_trial is 0; it must be greater than or equal to 1"),
     (22, "retry: {trial_timeout: 0}", "retry.trial_timeout is 0; it must be greater than 0"),
     (22, "retry: {max_attempts: 0}", "retry.max_attempts is 0; it must be greater than or equal to 1"),
     # model
