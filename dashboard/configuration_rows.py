@@ -51,7 +51,7 @@ class ConfigurationRows:
             for name, values in zip((*FIXED, *searched), self._words, strict=True)
         }
         columns = [column for metric in metrics for column in metric_columns(metric)]
-        numbers = pd.DataFrame(self._numbers[: len(configurations)].copy(), columns=columns)
+        numbers = pd.DataFrame(self._numbers[: len(configurations)], columns=columns)
         return pd.concat([pd.DataFrame(words), numbers], axis=1)
 
     def _changes(self, configurations: Sequence[ConfigurationRecord]) -> list[int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from dashboard import formats
@@ -145,14 +146,8 @@ def display(
     A metric has two columns, mean and half-width of its interval, as numbers in a fitting unit, so that they sort; the
     second is left out while every configuration has one seed.
     """
-    order = {
-        name: position
-        for position, name in enumerate(
-            ("front", "dominated", "outside", "infeasible", "stopped", "unfinished", "failed")
-        )
-    }
-    rows = frame.sort_values("standing", key=lambda column: column.map(order), kind="stable")
-    rows = rows if most is None else rows.head(most)
+    order = frame["standing"].map({name: position for position, name in enumerate(_STANDINGS)}).to_numpy()
+    rows = frame.iloc[np.argsort(order, kind="stable")[:most]]
     shown = rows[["standing", *search, "seeds"]].copy()
     for name in search:
         shown[name] = [formats.plain(value) for value in shown[name]]

@@ -35,17 +35,17 @@ def hypervolume_history(study: StudyRecord, most: int = 100) -> list[Hypervolume
         return []
     signs = np.array([1.0 if objective.direction == "minimize" else -1.0 for objective in study.objectives])
     costs = scaled(np.array([trial.values for trial in able], dtype=float) * signs)
-    costs_of = dict(zip((trial.number for trial in able), costs, strict=True))
-    front = np.empty((0, len(signs)))
-    points, stops = [], _stops(len(ended), most)
-    new: list[np.ndarray] = []
-    for finished, trial in enumerate(ended, start=1):
-        if trial.number in costs_of:
-            new.append(costs_of[trial.number])
-        if finished in stops:
-            if new:
-                front, new = _front(np.vstack([front, *new])), []
-            points.append(HypervolumePoint(finished=finished, at=_end(trial), volume=_volume(front)))
+    stops = _stops(len(ended), most)
+    known = np.cumsum([_able(trial) for trial in ended])[stops - 1]
+    """How many of `costs` there are at each stop."""
+    front, volume, seen = np.empty((0, len(signs))), 0.0, 0
+    points = []
+    for finished, count in zip(stops.tolist(), known.tolist(), strict=True):
+        grown = _front(np.vstack([front, costs[seen:count]])) if count > seen else front
+        if not np.array_equal(grown, front):
+            volume = _volume(grown)
+        front, seen = grown, count
+        points.append(HypervolumePoint(finished=finished, at=_end(ended[finished - 1]), volume=volume))
     return points
 
 
@@ -63,9 +63,9 @@ def _volume(front: np.ndarray) -> float:
     return float(moocore.hypervolume(front, ref=np.full(front.shape[1], REFERENCE)))
 
 
-def _stops(count: int, most: int) -> set[int]:
-    """Evenly spaced positions from 1 to `count`, both ends among them."""
-    return set(np.unique(np.linspace(1, count, min(count, most)).round().astype(int)).tolist())
+def _stops(count: int, most: int) -> np.ndarray:
+    """Evenly spaced positions from 1 to `count`, ascending, both ends among them."""
+    return np.unique(np.linspace(1, count, min(count, most)).round().astype(int))
 
 
 def _able(trial: TrialRecord) -> bool:
