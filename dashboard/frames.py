@@ -121,7 +121,7 @@ def configurations_frame(study: StudyRecord, configurations: Sequence[Configurat
 
 def metrics_of(study: StudyRecord, configurations: Iterable[ConfigurationRecord]) -> list[str]:
     """Names of the metrics that some complete configuration has: the objectives, then others, loop diagnostics last."""
-    known = {metric for one in configurations if one.complete for metric in one.metrics}
+    known = set[str]().union(*(one.metrics for one in configurations if one.complete))
     objectives = [objective.metric for objective in study.objectives if objective.metric in known]
     return objectives + sorted(known.difference(objectives), key=lambda metric: (metric.startswith("loops/"), metric))
 

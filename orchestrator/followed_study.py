@@ -62,8 +62,10 @@ class FollowedStudy:
         """The journal that is there now, up to its end; another one may have taken the old one's place."""
         path = self._home.journal(self._name)
         file = path.stat().st_ino
-        if self._replay is None or file != self._file:
-            self._replay, self._file = JournalReplay(path, self._name), file
+        replay, self._replay = self._replay, None  # not kept when it cannot be read
+        if replay is None or file != self._file:
+            replay, self._file = JournalReplay(path, self._name), file
         else:
-            self._replay.sync()
-        return self._replay
+            replay.sync()
+        self._replay = replay
+        return replay

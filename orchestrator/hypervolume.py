@@ -7,6 +7,7 @@ scale moves later changes earlier volumes too: the curve compares moments of one
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import compress
 
 import moocore
 import numpy as np
@@ -30,14 +31,13 @@ def hypervolume_history(study: StudyRecord, most: int = 100) -> list[Hypervolume
     Infeasible, pruned and failed trials count as finished and conquer nothing.
     """
     ended = sorted((trial for trial in study.trials if trial.ended is not None and trial.state.finished), key=_end)
-    able = [trial for trial in ended if _able(trial)]
-    if not able:
+    conquers = [_able(trial) for trial in ended]
+    if not any(conquers):
         return []
     signs = np.array([1.0 if objective.direction == "minimize" else -1.0 for objective in study.objectives])
-    costs = scaled(np.array([trial.values for trial in able], dtype=float) * signs)
+    costs = scaled(np.array([trial.values for trial in compress(ended, conquers)], dtype=float) * signs)
     stops = _stops(len(ended), most)
-    known = np.cumsum([_able(trial) for trial in ended])[stops - 1]
-    """How many of `costs` there are at each stop."""
+    known = np.cumsum(conquers)[stops - 1]  # how many of the costs there are at each stop
     front, volume, seen = np.empty((0, len(signs))), 0.0, 0
     points = []
     for finished, count in zip(stops.tolist(), known.tolist(), strict=True):
