@@ -169,11 +169,15 @@ def display(
 
 def front(frame: pd.DataFrame, x: str, y: str, x_direction: Direction, y_direction: Direction) -> pd.DataFrame:
     """The rows that no other beats in both of two metrics, by x; only feasible, complete configurations can be here."""
-    able = frame[frame["standing"].isin(["front", "dominated"])].dropna(subset=[x, y])
-    able = able.sort_values([x, y], ascending=[x_direction == "minimize", y_direction == "minimize"])
-    better = able[y].cummin() if y_direction == "minimize" else able[y].cummax()
-    first = ~better.duplicated() & (able[y] == better)
-    return able[first].sort_values(x)
+    across, up = (
+        values if direction == "minimize" else -values
+        for values, direction in ((frame[x].to_numpy(float), x_direction), (frame[y].to_numpy(float), y_direction))
+    )
+    able = np.flatnonzero(frame["standing"].isin(["front", "dominated"]) & ~np.isnan(across) & ~np.isnan(up))
+    able = able[np.lexsort((up[able], across[able]))]
+    least = np.minimum.accumulate(up[able])
+    best = able[np.diff(least, prepend=np.inf) < 0]
+    return frame.iloc[best if x_direction == "minimize" else best[::-1]]
 
 
 def parquet(frame: pd.DataFrame) -> bytes:
