@@ -1,7 +1,7 @@
 """The table that is kept up to date against the table made at once."""
 
 import pandas as pd
-from hypothesis import given
+from hypothesis import given, settings
 
 from dashboard.configuration_rows import ConfigurationRows
 from orchestrator.configurations import Grouping, group
@@ -9,6 +9,7 @@ from orchestrator.records import StudyRecord
 from tests.orchestrator.growing import growing_studies
 
 
+@settings(max_examples=40)
 @given(growing_studies())
 def test_rows_of_a_growing_study_are_those_of_a_new_one(moments: list[StudyRecord]) -> None:
     grouping, rows = Grouping(), ConfigurationRows()
@@ -21,6 +22,7 @@ def test_rows_of_a_growing_study_are_those_of_a_new_one(moments: list[StudyRecor
         pd.testing.assert_frame_equal(frame, then)
 
 
+@settings(max_examples=40)
 @given(growing_studies())
 def test_rows_say_what_the_configurations_say(moments: list[StudyRecord]) -> None:
     configurations = group(moments[-1])
