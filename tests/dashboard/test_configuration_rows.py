@@ -9,7 +9,7 @@ from orchestrator.records import StudyRecord
 from tests.orchestrator.growing import growing_studies
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(growing_studies())
 def test_rows_of_a_growing_study_are_those_of_a_new_one(moments: list[StudyRecord]) -> None:
     grouping, rows = Grouping(), ConfigurationRows()
@@ -22,7 +22,7 @@ def test_rows_of_a_growing_study_are_those_of_a_new_one(moments: list[StudyRecor
         pd.testing.assert_frame_equal(frame, then)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(growing_studies())
 def test_rows_say_what_the_configurations_say(moments: list[StudyRecord]) -> None:
     configurations = group(moments[-1])

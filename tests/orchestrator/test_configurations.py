@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import product
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.configurations import ConfigurationRecord, Grouping, front, group, pareto_front
@@ -126,6 +126,7 @@ def stands(before: ConfigurationRecord | None, now: ConfigurationRecord) -> bool
     return same and all(old is new for old, new in zip(before.trials, now.trials, strict=True))
 
 
+@settings(deadline=None)
 @given(growing_studies())
 def test_a_growing_study_is_grouped_as_if_it_were_new_each_time(moments: list[StudyRecord]) -> None:
     grouping = Grouping()

@@ -138,7 +138,7 @@ def expected(path: Path) -> tuple[dict[str, Any], tuple[TrialRecord, ...]]:
     return storage.get_study_user_attrs(study_id), trials
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
 @given(parts=st.lists(st.lists(ENTRIES, min_size=4, max_size=14), min_size=1, max_size=4))
 def test_it_makes_of_any_entries_what_optuna_makes(tmp_path: Path, parts: list[list[Any]]) -> None:
     path = tmp_path / "journal"
