@@ -1,6 +1,7 @@
 """How long the dashboard's pages take over a large study, beside the MLflow UI's and optuna-dashboard's own calls.
 
     python benchmarks/dashboard.py [--trials 10000] [--mlflow-runs 2000] [--repeats 5] [--memory-minutes 0]
+                                   [--sessions 50] [--json FILE]
 
 The study has 12 searched parameters, 8 metrics and one configuration per trial; its journal has the five entries per
 trial that a driver writes. Times are a page's whole script on the server, through Streamlit's AppTest in this process:
@@ -13,12 +14,14 @@ MLflow gets its runs in SQLite and is asked without a server between, which flat
 100 runs and, for a comparison, the 200 runs and their metric histories. optuna-dashboard's server application is called
 without a network on the same journal: its study page polls every trial after the ones that it has.
 
-With `--memory-minutes`, fifty sessions come and go over that time against a real server, and its memory is printed.
+With `--memory-minutes`, fifty sessions are open over that time at a real server, and its memory is printed every minute
+(`benchmarks.dashboard_sessions`).
 """
 
 import argparse
 import json
 import os
+import platform
 import random
 import statistics
 import sys
@@ -157,9 +160,12 @@ def timed(action: Callable[[], object]) -> float:
 
 def open_page(page: str, home: Path, **address: str) -> Any:
     """The app about to show a page of a home. It has run once over an empty home, because it must know its pages."""
+    from streamlit import config
     from streamlit.testing.v1 import AppTest
 
     import dashboard
+
+    config.set_option("runner.magicEnabled", False)  # as `plt dashboard` does
 
     os.environ["PLT_HOME"] = str(home.with_name("empty"))
     app = AppTest.from_file(Path(dashboard.__file__).with_name("app.py"), default_timeout=600).run()
@@ -283,30 +289,12 @@ def measure_mlflow(large: Large, runs: int, repeats: int) -> dict[str, float]:
     }
 
 
-def measure_memory(home: Path, minutes: float, sessions: int = 50) -> list[int]:
-    """The server's resident MiB after every tenth of the time, while sessions come and go in a browser."""
-    import psutil
-    from playwright.sync_api import sync_playwright
+def machine() -> dict[str, Any]:
+    """Where and on what this ran."""
+    from benchmarks.commit import commit
 
-    from orchestrator.home import Home
-    from tests.dashboard.browser.conftest import FLAGS, serving
-
-    pages = ("study", "trade-offs", "compare", "loops", "search", "trial", "cluster")
-    sizes: list[int] = []
-    with serving(Home(home), home / "memory.log") as url, sync_playwright() as playwright:
-        [server] = [one for one in psutil.Process().children() if url.rsplit(":", 1)[1] in one.cmdline()]
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(FLAGS))
-        each, began = minutes * 60 / sessions, time.monotonic()
-        for index in range(sessions):
-            page = browser.new_context().new_page()
-            page.goto(f"{url}/{pages[index % len(pages)]}?study=large")
-            page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]", timeout=60_000)
-            page.wait_for_timeout(max(0.0, (began + (index + 1) * each - time.monotonic()) * 1000))
-            page.context.close()
-            if (index + 1) % max(1, sessions // 10) == 0:
-                sizes.append(server.memory_info().rss >> 20)
-        browser.close()
-    return sizes
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    return {"commit": commit(), "machine": {"system": platform.platform(), "cpus": cores, "load": round(load, 2)}}
 
 
 def main() -> None:
@@ -315,6 +303,8 @@ def main() -> None:
     parser.add_argument("--mlflow-runs", type=int, default=2_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--memory-minutes", type=float, default=0.0)
+    parser.add_argument("--sessions", type=int, default=50, help="sessions that are open at a time")
+    parser.add_argument("--json", type=Path, help="also write the numbers here")
     chosen = parser.parse_args()
     os.fsync = lambda _handle: None  # type: ignore[assignment]  # writing the study is not what is measured
     with tempfile.TemporaryDirectory() as folder, redirect_stderr(StringIO()):
@@ -322,17 +312,21 @@ def main() -> None:
         seconds = timed(lambda: large.grow(chosen.trials))
         size = large.home.journal("large").stat().st_size / 2**20
         print(f"{chosen.trials:,} trials, {size:.0f} MiB of journal, written in {seconds:.0f} s", flush=True)
-        result: dict[str, Any] = {"ours": measure_ours(large, chosen.repeats)}
-        _show("ours", result["ours"])
-        result["optuna-dashboard"] = measure_optuna_dashboard(large, chosen.repeats)
-        _show("optuna-dashboard", result["optuna-dashboard"])
-        if chosen.mlflow_runs:
-            result["mlflow"] = measure_mlflow(large, chosen.mlflow_runs, chosen.repeats)
-            _show(f"MLflow, {chosen.mlflow_runs:,} runs", result["mlflow"])
+        result: dict[str, Any] = {**machine(), "trials": chosen.trials, "seconds": {}}
+        for name, measure in (
+            ("ours", lambda: measure_ours(large, chosen.repeats)),
+            ("optuna-dashboard", lambda: measure_optuna_dashboard(large, chosen.repeats)),
+            (f"MLflow, {chosen.mlflow_runs:,} runs", lambda: measure_mlflow(large, chosen.mlflow_runs, chosen.repeats)),
+        ):
+            if chosen.repeats and (chosen.mlflow_runs or not name.startswith("MLflow")):
+                result["seconds"][name] = measure()
+                _show(name, result["seconds"][name])
         if chosen.memory_minutes:
-            result["memory MiB"] = measure_memory(large.home.root, chosen.memory_minutes)
-            print("server memory, MiB:", result["memory MiB"])
-    print(json.dumps({"trials": chosen.trials, "cores": len(os.sched_getaffinity(0)), **result}))
+            from benchmarks.dashboard_sessions import measure_memory
+
+            result["memory"] = measure_memory(large.home.root, chosen.memory_minutes, chosen.sessions)
+    if chosen.json:
+        chosen.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 def _show(name: str, seconds: dict[str, float]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import access
+from dashboard.housekeeping import keep_tidy
 
 _HERE = Path(__file__).parent
 _STYLE = _HERE / "style.css"
@@ -29,9 +30,16 @@ _GARBAGE = 100_000
 """New objects between two searches for cycles: a large study is millions of objects without any."""
 
 
+@st.cache_resource(show_spinner=False)
+def _tidied() -> object:
+    """Once per process."""
+    return keep_tidy()
+
+
 def main() -> None:
     """Show the page that the address names."""
     gc.set_threshold(_GARBAGE)
+    _tidied()
     st.set_page_config(page_title="PLT orchestrator", page_icon=str(_HERE / "icon.svg"), layout="wide")
     st.logo(str(_HERE / "icon.svg"), size="small")
     st.html(_STYLE)

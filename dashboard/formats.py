@@ -144,7 +144,8 @@ def direction(study: StudyRecord, metric: str) -> Literal["minimize", "maximize"
 def configuration_label(params: Mapping[str, Any]) -> str:
     """A configuration in a few words, from its searched parameters: `R=2 · window 16 · gate learned`."""
     return (
-        " · ".join(_KNOB_LABELS.get(name, name + "={}").format(plain(value)) for name, value in params.items()) or "all"
+        " · ".join([_KNOB_LABELS.get(name, name + "={}").format(plain(value)) for name, value in params.items()])
+        or "all"
     )
 
 
@@ -162,6 +163,6 @@ def moment(value: datetime | None) -> str:
 
 def plain(value: Any) -> str:
     """A knob's value as text: `8` for 8.0, `-` for none."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "-"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:g}"
+    return "-" if value is None else str(value)

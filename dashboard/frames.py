@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 
 from dashboard import formats
@@ -120,7 +121,7 @@ def configurations_frame(study: StudyRecord, configurations: Sequence[Configurat
 
 def metrics_of(study: StudyRecord, configurations: Iterable[ConfigurationRecord]) -> list[str]:
     """Names of the metrics that some complete configuration has: the objectives, then others, loop diagnostics last."""
-    known = {metric for one in configurations if one.complete for metric in one.metrics}
+    known = set[str]().union(*(one.metrics for one in configurations if one.complete))
     objectives = [objective.metric for objective in study.objectives if objective.metric in known]
     return objectives + sorted(known.difference(objectives), key=lambda metric: (metric.startswith("loops/"), metric))
 
@@ -145,14 +146,8 @@ def display(
     A metric has two columns, mean and half-width of its interval, as numbers in a fitting unit, so that they sort; the
     second is left out while every configuration has one seed.
     """
-    order = {
-        name: position
-        for position, name in enumerate(
-            ("front", "dominated", "outside", "infeasible", "stopped", "unfinished", "failed")
-        )
-    }
-    rows = frame.sort_values("standing", key=lambda column: column.map(order), kind="stable")
-    rows = rows if most is None else rows.head(most)
+    order = frame["standing"].map({name: position for position, name in enumerate(_STANDINGS)}).to_numpy()
+    rows = frame.iloc[np.argsort(order, kind="stable")[:most]]
     shown = rows[["standing", *search, "seeds"]].copy()
     for name in search:
         shown[name] = [formats.plain(value) for value in shown[name]]
@@ -174,11 +169,15 @@ def display(
 
 def front(frame: pd.DataFrame, x: str, y: str, x_direction: Direction, y_direction: Direction) -> pd.DataFrame:
     """The rows that no other beats in both of two metrics, by x; only feasible, complete configurations can be here."""
-    able = frame[frame["standing"].isin(["front", "dominated"])].dropna(subset=[x, y])
-    able = able.sort_values([x, y], ascending=[x_direction == "minimize", y_direction == "minimize"])
-    better = able[y].cummin() if y_direction == "minimize" else able[y].cummax()
-    first = ~better.duplicated() & (able[y] == better)
-    return able[first].sort_values(x)
+    across, up = (
+        values if direction == "minimize" else -values
+        for values, direction in ((frame[x].to_numpy(float), x_direction), (frame[y].to_numpy(float), y_direction))
+    )
+    able = np.flatnonzero(frame["standing"].isin(["front", "dominated"]) & ~np.isnan(across) & ~np.isnan(up))
+    able = able[np.lexsort((up[able], across[able]))]
+    least = np.minimum.accumulate(up[able])
+    best = able[np.diff(least, prepend=np.inf) < 0]
+    return frame.iloc[best if x_direction == "minimize" else best[::-1]]
 
 
 def parquet(frame: pd.DataFrame) -> bytes:

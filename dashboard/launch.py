@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dashboard import access, palette
+from dashboard.housekeeping import ARENAS
 from orchestrator.errors import ServiceError
 from orchestrator.home import Home
 
@@ -56,7 +57,7 @@ def command(
     for name, value in flags.items():
         for one in (value,) if isinstance(value, str) else value:
             arguments += [f"--{name}", one]
-    environment = {"PLT_HOME": str(home.root), access.READ_ONLY: "1" if read_only else "0"}
+    environment = {"PLT_HOME": str(home.root), access.READ_ONLY: "1" if read_only else "0", **ARENAS}
     return arguments, environment | ({RAY_DASHBOARD: ray_dashboard} if ray_dashboard else {})
 
 

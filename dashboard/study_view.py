@@ -41,6 +41,10 @@ class StudyView:
         fingerprints = self.frame["fingerprint"].tolist()
         return dict(zip(fingerprints, comparison.distinct(self.frame["label"].tolist(), fingerprints), strict=True))
 
+    def owners(self) -> dict[int, str]:
+        """The configuration of every trial, by number."""
+        return {trial.number: trial.configuration for trial in self.study.trials}
+
     def choices(self, picks: Sequence[str]) -> list[str]:
         """The configurations that a box offers: all, or in a large study the front and those that are chosen already.
 

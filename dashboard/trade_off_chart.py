@@ -2,11 +2,12 @@
 
 Points carry the configuration's fingerprint first and then its trial numbers in `customdata`; positions in a trace
 mean nothing, because they change as trials finish. The figure leaves `dragmode` alone: with a select mode Streamlit
-would lose clicks. Beyond `FEW` points only those on the front have error bars, hovering tells means, and no point
-carries trial numbers or long words: arrays of short text reach the browser without a look at every single one.
+would lose clicks. Beyond `FEW` points only those on the front have error bars, hovering tells means, and a point
+carries a few words and the number of its first trial: arrays of numbers and of short text reach the browser without a
+look at every single one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,8 @@ FEW = 2_000
 """Points up to which each has its error bars and its own words."""
 _SHORT = 60
 """Characters of a point's own words beyond that."""
+_SHORT_HOVER: dict[str, Any] = {"hovertemplate": "%{text}<br>%{y:.5g} against %{x:.5g}<extra></extra>"}
 _DRAWN = ("front", "dominated", "infeasible", "outside")
-_TEXTS = dict.fromkeys(("fingerprint", "label", "gate", "standing"), object)
-"""Columns that are cut apart many times, which Arrow's strings are slow at."""
 _OPACITY = {"front": 1.0, "dominated": 0.5, "infeasible": 0.9, "outside": 0.15}
 
 
@@ -45,7 +45,7 @@ def trade_off_figure(
     reader's own budgets is faint.
     """
     columns = list(dict.fromkeys((*FIXED, *metric_columns(x), *metric_columns(y))))
-    results = frame.loc[frame["standing"].isin(_DRAWN), columns].astype(_TEXTS)
+    results = frame.loc[frame["standing"].isin(_DRAWN), columns]
     known = results.dropna(subset=[x, y])
     x_axis, y_axis = formats.axis(x, known[x]), formats.axis(y, known[y])
     few = len(known) <= FEW
@@ -58,14 +58,18 @@ def trade_off_figure(
         line = {"color": palette.GREY, "width": 1.5, "shape": shape, "dash": "dot"}
         _add(figure, best[x] / x_axis.scale, best[y] / y_axis.scale, "front", mode="lines", line=line, hoverinfo="skip")
     kind = "scattergl" if len(known) > WEBGL_FROM else "scatter"
-    symbols: pd.Series = known["gate"].map(palette.GATE_SYMBOLS) + np.where(
-        known["standing"] == "infeasible", "-open", ""
-    )
-    for num_loops, alike in known.groupby("num_loops"):
+    columns_of = _columns(known, x_axis.scale, y_axis.scale, x, y) | ({} if few else _short(known))
+    named = set[str]()
+    for num_loops, symbol, index in _alike(known):
         name = f"{num_loops} loop{'s' * (num_loops != 1)}"
-        for position, (symbol, points) in enumerate(alike.groupby(symbols.loc[alike.index], sort=False)):
-            shown = {"type": kind, "name": name, "legendgroup": name, "showlegend": position == 0}
-            figure.add_trace(shown | _points(points, x, y, x_axis.scale, y_axis.scale, str(symbol), few))
+        shown = {"type": kind, "name": name, "legendgroup": name, "showlegend": name not in named, "mode": "markers"}
+        named.add(name)
+        colour = palette.loop_colour(num_loops)
+        points = {column: values[index] for column, values in columns_of.items()}
+        marker = {"color": colour, "symbol": symbol, "size": points.pop("size"), "opacity": points.pop("opacity")}
+        marker["line"] = {"width": 2 if symbol.endswith("-open") else 0, "color": colour}
+        words = _full(known.iloc[index], x, y, x_axis.scale, y_axis.scale, colour) if few else _SHORT_HOVER
+        figure.add_trace(shown | points | words | {"marker": marker})
     _add_untrained(figure, results[results[y].isna() & results[x].notna()], x, x_axis.scale)
     _add_gate_legend(figure, known)
     chosen = known[known["fingerprint"].isin(picks)]
@@ -82,36 +86,44 @@ def trade_off_figure(
     return finished(figure, height=460)
 
 
-def _points(
-    points: pd.DataFrame, x: str, y: str, x_scale: float, y_scale: float, symbol: str, few: bool
-) -> dict[str, Any]:
-    """What a trace shows, points of one loop count and one symbol: plotly looks at every single one of many symbols."""
-    colour = palette.loop_colour(int(points["num_loops"].iloc[0]))
-    if few:
-        words = {
-            "text": [_hover(row, (y, x)) for row in points.to_dict("records")],
-            "hovertemplate": "%{text}<extra></extra>",
-            "error_x": error_bars(points, x, x_scale, colour),
-            "error_y": error_bars(points, y, y_scale, colour),
-        }
-    else:
-        words = {
-            "text": np.array([text if len(text) <= _SHORT else text[:_SHORT] + "…" for text in points["label"]]),
-            "hovertemplate": "%{text}<br>%{y:.5g} against %{x:.5g}<extra></extra>",
-        }
+def _alike(known: pd.DataFrame) -> Iterator[tuple[int, str, np.ndarray]]:
+    """Positions of the points of one loop count and one symbol: plotly looks at every single one of many symbols.
+
+    By loop count, then as the symbols first appear.
+    """
+    hollow = np.where(known["standing"] == "infeasible", "-open", "")
+    symbols, names = pd.factorize(known["gate"].map(palette.GATE_SYMBOLS).to_numpy(object) + hollow.astype(object))
+    loops = known["num_loops"].to_numpy(int)
+    for num_loops in np.unique(loops):
+        here = np.flatnonzero(loops == num_loops)
+        for symbol in pd.unique(symbols[here]):
+            yield int(num_loops), str(names[symbol]), here[symbols[here] == symbol]
+
+
+def _columns(known: pd.DataFrame, x_scale: float, y_scale: float, x: str, y: str) -> dict[str, np.ndarray]:
+    """What every point has, by plotly's names; `size` and `opacity` are its marker's."""
     return {
-        "x": points[x].to_numpy(float) / x_scale,
-        "y": points[y].to_numpy(float) / y_scale,
-        "mode": "markers",
-        "marker": {
-            "color": colour,
-            "symbol": symbol,
-            "size": points["window"].map(_sizes(points)).to_numpy(float),
-            "opacity": points["standing"].map(_OPACITY).to_numpy(float),
-            "line": {"width": 2 if symbol.endswith("-open") else 0, "color": colour},
-        },
-        "customdata": _identities(points) if few else points[["fingerprint"]].to_numpy(str),
-        **words,
+        "x": known[x].to_numpy(float) / x_scale,
+        "y": known[y].to_numpy(float) / y_scale,
+        "size": known["window"].map(_sizes(known)).to_numpy(float),
+        "opacity": known["standing"].map(_OPACITY).to_numpy(float),
+    }
+
+
+def _short(known: pd.DataFrame) -> dict[str, np.ndarray]:
+    """A few words and the first trial's number, where points are many."""
+    labels = [text if len(text) <= _SHORT else text[:_SHORT] + "…" for text in known["label"]]
+    return {"text": np.array(labels), "customdata": np.array([trials[0] for trials in known["trials"]])}
+
+
+def _full(points: pd.DataFrame, x: str, y: str, x_scale: float, y_scale: float, colour: str) -> dict[str, Any]:
+    """All words, intervals and identities, where points are few."""
+    return {
+        "text": [_hover(row, (y, x)) for row in points.to_dict("records")],
+        "hovertemplate": "%{text}<extra></extra>",
+        "error_x": error_bars(points, x, x_scale, colour),
+        "error_y": error_bars(points, y, y_scale, colour),
+        "customdata": _identities(points),
     }
 
 
@@ -174,10 +186,16 @@ def _identities(points: pd.DataFrame) -> list[list[object]]:
     return [[one, *trials] for one, trials in zip(points["fingerprint"], points["trials"], strict=True)]
 
 
-def picked(selection: Mapping[str, Any]) -> tuple[str, ...]:
-    """Fingerprints of the points that a person clicked or boxed, from Streamlit's selection state."""
-    points = selection["selection"]["points"]
-    return tuple(dict.fromkeys(str(point["customdata"][0]) for point in points if point.get("customdata")))
+def picked(selection: Mapping[str, Any], owners: Callable[[], Mapping[int, str]]) -> tuple[str, ...]:
+    """Fingerprints of the points that a person clicked or boxed, from Streamlit's selection state.
+
+    `owners` gives the configuration of every trial, for points that carry the number of one.
+    """
+    found = [point.get("customdata") for point in selection["selection"]["points"]]
+    firsts = [one[0] if isinstance(one, list) else one for one in found if one is not None and one != []]
+    known = owners() if any(not isinstance(one, str) for one in firsts) else {}
+    named = [one if isinstance(one, str) else known.get(int(one)) for one in firsts]
+    return tuple(dict.fromkeys(one for one in named if one is not None))
 
 
 def _add_gate_legend(figure: go.Figure, known: pd.DataFrame) -> None:

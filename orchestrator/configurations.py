@@ -1,7 +1,9 @@
 """Replicates grouped into configurations: means with intervals, feasibility, and the Pareto front of a study."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import zip_longest
+from math import isfinite
 from statistics import fmean
 from typing import Any
 
@@ -40,30 +42,45 @@ class Grouping:
     """
 
     def __init__(self) -> None:
+        self._trials: tuple[TrialRecord, ...] = ()
+        self._replicates: dict[str, dict[int, TrialRecord]] = {}
         self._known: dict[str, ConfigurationRecord] = {}
+        self._front: set[str] = set()
 
     def group(self, study: StudyRecord) -> list[ConfigurationRecord]:
         """The configurations in the order in which they were asked, those on the front marked.
 
         A configuration that stands as before is the same object as before.
         """
-        replicates: dict[str, list[TrialRecord]] = {}
-        for trial in study.trials:
-            replicates.setdefault(trial.configuration, []).append(trial)
-        configurations = [self._configuration(fingerprint, trials) for fingerprint, trials in replicates.items()]
-        candidates = [one for one in configurations if one.complete and one.feasible]
-        best = pareto_front([_costs(one, study.objectives) for one in candidates])
-        on_front = {candidates[index].fingerprint for index in best}
-        marked = [_marked(one, one.fingerprint in on_front) for one in configurations]
-        self._known = {one.fingerprint: one for one in marked}
-        return marked
+        if not _continues(self._trials, study.trials):
+            self._forget()
+        touched = self._take(study.trials)
+        for fingerprint in touched:
+            self._known[fingerprint] = _configuration(list(self._replicates[fingerprint].values()))
+        front = self._front_after(touched, study.objectives)
+        for fingerprint in (front ^ self._front) | (front & touched):
+            self._known[fingerprint] = _marked(self._known[fingerprint], fingerprint in front)
+        self._front = front
+        return list(self._known.values())
 
-    def _configuration(self, fingerprint: str, trials: list[TrialRecord]) -> ConfigurationRecord:
-        known = self._known.get(fingerprint)
-        if known is None or len(known.trials) != len(trials):
-            return _configuration(trials)
-        unchanged = all(before is now for before, now in zip(known.trials, trials, strict=True))
-        return known if unchanged else _configuration(trials)
+    def _forget(self) -> None:
+        """As if no study had been seen yet."""
+        self._trials, self._replicates, self._known, self._front = (), {}, {}, set()
+
+    def _take(self, trials: tuple[TrialRecord, ...]) -> Set[str]:
+        """Sort in the trials that are not as they were; the configurations that they belong to, in their order."""
+        changed = [now for before, now in zip_longest(self._trials, trials) if before is not now]
+        for trial in changed:
+            self._replicates.setdefault(trial.configuration, {})[trial.number] = trial
+        self._trials = trials
+        return dict.fromkeys(trial.configuration for trial in changed).keys()
+
+    def _front_after(self, touched: Set[str], objectives: Sequence[Objective]) -> set[str]:
+        """The front now. What a point that still stands dominated before is dominated still, and not looked at."""
+        looked_at = self._known.keys() if touched & self._front else self._front | touched
+        candidates = [one for each in looked_at if (one := self._known[each]).complete and one.feasible]
+        best = pareto_front([_costs(one, objectives) for one in candidates])
+        return {candidates[index].fingerprint for index in best}
 
 
 def group(study: StudyRecord) -> list[ConfigurationRecord]:
@@ -96,6 +113,14 @@ def _costs(configuration: ConfigurationRecord, objectives: Iterable[Objective]) 
     )
 
 
+def _continues(before: Sequence[TrialRecord], now: Sequence[TrialRecord]) -> bool:
+    """Whether these may be the same trials some time later: none is gone, and each has the place it had."""
+    return len(before) <= len(now) and all(
+        old is new or (old.number, old.configuration) == (new.number, new.configuration)
+        for old, new in zip(before, now, strict=False)
+    )
+
+
 def _configuration(trials: Sequence[TrialRecord]) -> ConfigurationRecord:
     complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
     judged = complete or trials
@@ -105,16 +130,23 @@ def _configuration(trials: Sequence[TrialRecord]) -> ConfigurationRecord:
         knobs=trials[0].knobs,
         trials=tuple(trials),
         metrics={
-            name: Interval(fmean(values), None, None, 1) if same_for_all_seeds(name) else interval(values)
-            for name, values in _columns(trial.metrics for trial in judged).items()
+            name: _over_seeds(name, values) for name, values in _columns([trial.metrics for trial in judged]).items()
         },
-        feasible=all(fmean(amounts) <= 0 for amounts in _columns(trial.violations for trial in judged).values()),
+        feasible=all(fmean(amounts) <= 0 for amounts in _columns([trial.violations for trial in judged]).values()),
         complete=bool(complete),
         on_front=False,
     )
 
 
-def _columns(rows: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
+def _over_seeds(name: str, values: Sequence[float]) -> Interval:
+    if len(values) == 1 and isfinite(values[0]):  # as below, without the detour: most of a large study are these
+        return Interval(float(values[0]), None, None, 1)
+    return Interval(fmean(values), None, None, 1) if same_for_all_seeds(name) else interval(values)
+
+
+def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    if len(rows) == 1:
+        return {name: [value] for name, value in rows[0].items()}
     columns: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row.items():

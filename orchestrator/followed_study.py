@@ -5,8 +5,9 @@ from threading import Lock
 
 from orchestrator.driver_lock import living_driver
 from orchestrator.home import Home
-from orchestrator.journal import StoredTrial, open_journal, our_trials, study_record, trial_record
-from orchestrator.records import StudyRecord, TrialRecord
+from orchestrator.journal import study_record
+from orchestrator.journal_replay import JournalReplay
+from orchestrator.records import StudyRecord
 from orchestrator.requests import Request, pending
 from orchestrator.studies import refuse_unknown
 
@@ -30,8 +31,10 @@ class FollowedStudy:
         self._home, self._name, self._lock = home, name, Lock()
         self._mark: Hashable = None
         self._record: StudyRecord | None = None
-        self._file: int | None = None
-        """Inode of the journal that is open; None until the first look, which takes longest."""
+        self._replay: JournalReplay | None = None
+        """None until the first look, which takes longest."""
+        self._file = 0
+        """Inode of the journal that is replayed."""
 
     def read(self) -> StudyRecord:
         """How the study stands now, the same object while that has not changed; a `StudyError` when it was taken away.
@@ -41,8 +44,6 @@ class FollowedStudy:
         with self._lock:
             mark = standing_mark(self._home, self._name)
             if self._record is None or mark != self._mark:
-                if self._home.journal(self._name).stat().st_ino != self._file:
-                    self._open()
                 record = self._read()
                 self._record = record if record.driver is not None else self._read()
                 self._mark = mark
@@ -51,29 +52,20 @@ class FollowedStudy:
     def pending(self) -> list[Request]:
         """What was asked of the study's driver and has no answer yet, the oldest first."""
         with self._lock:
-            if self._file is None:
-                self._open()
-            return pending(self._storage.get_study_user_attrs(self._study_id))
-
-    def _open(self) -> None:
-        """Begin with the journal that is there now; another one may have taken the old one's place."""
-        path = self._home.journal(self._name)
-        file = path.stat().st_ino
-        self._storage = open_journal(path, self._name)
-        self._study_id = self._storage.get_study_id_from_name(self._name)
-        self._finished: dict[int, TrialRecord] = {}
-        self._file = file
+            return pending(self._latest().attributes)
 
     def _read(self) -> StudyRecord:
-        trials = tuple(self._trial(trial) for trial in our_trials(self._storage, self._study_id))
-        return study_record(self._storage, self._home, self._name, trials)
+        replay = self._latest()
+        return study_record(replay.attributes, self._home, self._name, replay.trials())
 
-    def _trial(self, trial: StoredTrial) -> TrialRecord:
-        """The trial's record; the same object every time once it has finished."""
-        known = self._finished.get(trial.number)
-        if known is not None:
-            return known
-        record = trial_record(trial)
-        if record.state.finished:
-            self._finished[trial.number] = record
-        return record
+    def _latest(self) -> JournalReplay:
+        """The journal that is there now, up to its end; another one may have taken the old one's place."""
+        path = self._home.journal(self._name)
+        file = path.stat().st_ino
+        replay, self._replay = self._replay, None  # not kept when it cannot be read
+        if replay is None or file != self._file:
+            replay, self._file = JournalReplay(path, self._name), file
+        else:
+            replay.sync()
+        self._replay = replay
+        return replay

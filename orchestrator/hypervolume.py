@@ -7,6 +7,7 @@ scale moves later changes earlier volumes too: the curve compares moments of one
 
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import compress
 
 import moocore
 import numpy as np
@@ -30,22 +31,21 @@ def hypervolume_history(study: StudyRecord, most: int = 100) -> list[Hypervolume
     Infeasible, pruned and failed trials count as finished and conquer nothing.
     """
     ended = sorted((trial for trial in study.trials if trial.ended is not None and trial.state.finished), key=_end)
-    able = [trial for trial in ended if _able(trial)]
-    if not able:
+    conquers = [_able(trial) for trial in ended]
+    if not any(conquers):
         return []
     signs = np.array([1.0 if objective.direction == "minimize" else -1.0 for objective in study.objectives])
-    costs = scaled(np.array([trial.values for trial in able], dtype=float) * signs)
-    costs_of = dict(zip((trial.number for trial in able), costs, strict=True))
-    front = np.empty((0, len(signs)))
-    points, stops = [], _stops(len(ended), most)
-    new: list[np.ndarray] = []
-    for finished, trial in enumerate(ended, start=1):
-        if trial.number in costs_of:
-            new.append(costs_of[trial.number])
-        if finished in stops:
-            if new:
-                front, new = _front(np.vstack([front, *new])), []
-            points.append(HypervolumePoint(finished=finished, at=_end(trial), volume=_volume(front)))
+    costs = scaled(np.array([trial.values for trial in compress(ended, conquers)], dtype=float) * signs)
+    stops = _stops(len(ended), most)
+    known = np.cumsum(conquers)[stops - 1]  # how many of the costs there are at each stop
+    front, volume, seen = np.empty((0, len(signs))), 0.0, 0
+    points = []
+    for finished, count in zip(stops.tolist(), known.tolist(), strict=True):
+        grown = _front(np.vstack([front, costs[seen:count]])) if count > seen else front
+        if not np.array_equal(grown, front):
+            volume = _volume(grown)
+        front, seen = grown, count
+        points.append(HypervolumePoint(finished=finished, at=_end(ended[finished - 1]), volume=volume))
     return points
 
 
@@ -63,9 +63,9 @@ def _volume(front: np.ndarray) -> float:
     return float(moocore.hypervolume(front, ref=np.full(front.shape[1], REFERENCE)))
 
 
-def _stops(count: int, most: int) -> set[int]:
-    """Evenly spaced positions from 1 to `count`, both ends among them."""
-    return set(np.unique(np.linspace(1, count, min(count, most)).round().astype(int)).tolist())
+def _stops(count: int, most: int) -> np.ndarray:
+    """Evenly spaced positions from 1 to `count`, ascending, both ends among them."""
+    return np.unique(np.linspace(1, count, min(count, most)).round().astype(int))
 
 
 def _able(trial: TrialRecord) -> bool:

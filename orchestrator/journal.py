@@ -5,9 +5,11 @@ anyone at any time: an entry that is being written, or was cut short by a kill, 
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.storages import JournalStorage
@@ -72,9 +74,11 @@ def trial_record(trial: StoredTrial) -> TrialRecord:
     )
 
 
-def study_record(storage: JournalStorage, home: Home, name: str, trials: tuple[TrialRecord, ...]) -> StudyRecord:
-    """Nothing is shown RUNNING without a living driver: then the study is INTERRUPTED and its trials are WAITING."""
-    attributes = storage.get_study_user_attrs(storage.get_study_id_from_name(name))
+def study_record(attributes: Mapping[str, Any], home: Home, name: str, trials: tuple[TrialRecord, ...]) -> StudyRecord:
+    """A study from its attributes and trials.
+
+    Nothing is shown RUNNING without a living driver: then the study is INTERRUPTED and its trials are WAITING.
+    """
     spec = attributes["spec"]
     stand = attributes.get("state", {"state": StudyState.CREATED.value, "message": ""})
     state, message, driver = StudyState(stand["state"]), stand["message"], living_driver(home, name)

@@ -21,8 +21,9 @@ def read_study(home: Home, name: str) -> StudyRecord:
     """A study as it stands; a `StudyError` names the closest ones when there is none."""
     refuse_unknown(home, name)
     storage = open_journal(home.journal(name), name)
-    trials = tuple(trial_record(trial) for trial in our_trials(storage, storage.get_study_id_from_name(name)))
-    return study_record(storage, home, name, trials)
+    study_id = storage.get_study_id_from_name(name)
+    trials = tuple(trial_record(trial) for trial in our_trials(storage, study_id))
+    return study_record(storage.get_study_user_attrs(study_id), home, name, trials)
 
 
 def read_spec(home: Home, name: str) -> tuple[StudySpec, dict[str, str]]:

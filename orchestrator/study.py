@@ -126,7 +126,7 @@ class Study:
 
     def record(self) -> StudyRecord:
         """The study with all its trials."""
-        return study_record(self._storage, self._home, self.name, self.trials())
+        return study_record(self._storage.get_study_user_attrs(self._id), self._home, self.name, self.trials())
 
     def set_state(self, state: StudyState, message: str) -> None:
         """Write down how the study stands, and why."""

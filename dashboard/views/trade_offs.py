@@ -162,16 +162,16 @@ def _chart(view: StudyView, frame: pd.DataFrame, x: str, y: str, side: str) -> N
     st.plotly_chart(
         figure,
         key=f"chart-{side}",
-        on_select=lambda: _pick(f"chart-{side}"),
+        on_select=lambda: _pick(view, f"chart-{side}"),
         selection_mode=("points", "box", "lasso"),
         config=session.image_config(f"{view.study.name}-{side}"),
         alt=f"{formats.title(y)} against {formats.title(x)}, one point per configuration; the table below has the same",
     )
 
 
-def _pick(key: str) -> None:
+def _pick(view: StudyView, key: str) -> None:
     """Add what was clicked or boxed to the comparison; an empty selection changes nothing."""
-    if fingerprints := picked(st.session_state[key]):
+    if fingerprints := picked(st.session_state[key], view.owners):
         session.turn_to(session.address().toggled(fingerprints))
 
 

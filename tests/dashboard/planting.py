@@ -5,12 +5,20 @@ The formula is in `measured`, so that a test can say what a page must show.
 
 import math
 from collections.abc import Callable, Container
+from datetime import UTC, datetime
 from pathlib import Path
 
+import optuna
+from optuna.trial import create_trial
+
+from orchestrator.configuration import resolve
 from orchestrator.driver_lock import driver_lock
 from orchestrator.home import Home
+from orchestrator.journal import create_journal, open_journal
 from orchestrator.records import StudyRecord, StudyState, TrialRecord
+from orchestrator.search_space import SearchSpace
 from orchestrator.spec import load_spec
+from orchestrator.stored_trial import asked, result
 from orchestrator.studies import read_study
 from orchestrator.study import Study
 from orchestrator.tracking.mlflow_tracker import MlflowTracker
@@ -37,6 +45,7 @@ budget: {{configurations: 9}}
 benchmark: {{batch_sizes: [1], context: 128, generate: 8}}
 """
 
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 Measure = Callable[[TrialRecord], dict[str, float]]
 
 
@@ -108,3 +117,31 @@ def _carry_out(
         ended = study.complete(number, metrics)
     if tracker:
         tracker.finish_trial(ended)
+
+
+MANY = SPEC.replace("search:\n", "search:\n  lr: {{low: 1.0e-3, high: 1.0e-2, log: true}}\n").replace("grid", "random")
+
+
+def plant_many(home: Home, name: str, configurations: int) -> StudyRecord:
+    """A study with that many configurations of one seed; the first four take less than 4.5 ms per token."""
+    spec = load_spec(Path("study.yaml"), text=MANY.format(name=name))
+    create_journal(spec, home.journal(name), BEGIN)
+    storage, space = open_journal(home.journal(name), name), SearchSpace(spec)
+    for number in range(configurations):
+        params = {"lr": 1e-3 + 8e-3 * number / configurations, "num_loops": 1 + number % 3}
+        params |= {"window": 8, "gate_mode": "learned"} if number % 3 else {}
+        metrics = {
+            "val/bits_per_byte": 2.0 - number / configurations,
+            "decode/ms_per_token": 4.0 + number / 10 if number < 4 else 5.0 + number / configurations,
+            "kv/bytes_per_sequence": 524288.0 + number,
+        }
+        attributes = {**asked(resolve(spec, params), 0), "result": result(metrics, BEGIN)}
+        trial = create_trial(
+            state=optuna.trial.TrialState.COMPLETE,
+            values=list(metrics.values()),
+            params=params,
+            distributions=space.distributions(params),
+            user_attrs=attributes,
+        )
+        storage.create_new_trial(storage.get_study_id_from_name(name), trial)
+    return read_study(home, name)

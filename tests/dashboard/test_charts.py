@@ -143,8 +143,8 @@ def test_one_point_has_no_bars_and_no_front(make_record: MakeRecord) -> None:
 
 def test_a_selection_gives_fingerprints_once_and_skips_what_is_no_configuration() -> None:
     points = [{"customdata": ["b", 1]}, {"customdata": ["a", 2]}, {"x": 1.0}, {"customdata": ["b", 1]}]
-    assert trade_off_chart.picked({"selection": {"points": points}}) == ("b", "a")
-    assert trade_off_chart.picked({"selection": {"points": []}}) == ()
+    assert trade_off_chart.picked({"selection": {"points": points}}, dict) == ("b", "a")
+    assert trade_off_chart.picked({"selection": {"points": []}}, dict) == ()
 
 
 def test_curves_share_a_colour_per_label_and_keep_gaps() -> None:
@@ -217,4 +217,7 @@ def test_many_points_have_bars_only_on_the_front(make_record: MakeRecord) -> Non
     best = many[many["standing"] == "front"]
     assert sorted(zip(bars.x, bars.y, strict=True)) == sorted(zip(best[X], best[Y], strict=True))
     assert list(bars.error_y.array) == pytest.approx(list(best[f"{Y} high"] - best[Y]))
-    assert list(points.customdata[0]) == ["configuration-0"]
+    owners = {trial.number: trial.configuration for trial in record.trials}
+    chosen = [{"customdata": int(points.customdata[index])} for index in (3, 0, 29)]
+    picked = trade_off_chart.picked({"selection": {"points": [*chosen, {"customdata": 10**6}]}}, lambda: owners)
+    assert picked == ("configuration-3", "configuration-0")

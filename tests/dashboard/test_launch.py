@@ -38,7 +38,7 @@ def test_it_listens_where_it_was_told_and_sends_no_statistics(home: Home, free_p
     assert flags["--server.address"] == "localhost"
     assert flags["--server.port"] == str(free_port)
     assert flags["--browser.gatherUsageStats"] == "false"
-    assert environment == {"PLT_HOME": str(home.root), "PLT_DASHBOARD_READ_ONLY": "0"}
+    assert environment == {"PLT_HOME": str(home.root), "PLT_DASHBOARD_READ_ONLY": "0", "MALLOC_ARENA_MAX": "2"}
     _, shared = command("localhost", free_port, home, read_only=True, ray_dashboard="http://head:8265")
     assert (shared["PLT_DASHBOARD_READ_ONLY"], shared["PLT_RAY_DASHBOARD"]) == ("1", "http://head:8265")
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from itertools import product
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.configurations import front, group, pareto_front
+from orchestrator.configurations import ConfigurationRecord, Grouping, front, group, pareto_front
 from orchestrator.records import Objective, StudyRecord, StudyState, TrialRecord, TrialState
+from tests.orchestrator.growing import growing_studies
 
 COSTS = st.integers(1, 3).flatmap(
     lambda width: st.lists(st.lists(st.integers(0, 4).map(float), min_size=width, max_size=width), max_size=25)
@@ -117,3 +118,21 @@ def test_equal_configurations_stay_together_on_the_front() -> None:
 
 def test_an_empty_study_has_no_front() -> None:
     assert group(study([])) == []
+
+
+def stands(before: ConfigurationRecord | None, now: ConfigurationRecord) -> bool:
+    """Whether nothing happened to a configuration: its trials are the same objects."""
+    same = before == now and before is not None
+    return same and all(old is new for old, new in zip(before.trials, now.trials, strict=True))
+
+
+@settings(deadline=None)
+@given(growing_studies())
+def test_a_growing_study_is_grouped_as_if_it_were_new_each_time(moments: list[StudyRecord]) -> None:
+    grouping = Grouping()
+    before: dict[str, ConfigurationRecord] = {}
+    for moment in moments:
+        found = grouping.group(moment)
+        assert found == group(moment)
+        assert all(before[one.fingerprint] is one for one in found if stands(before.get(one.fingerprint), one))
+        before = {one.fingerprint: one for one in found}

@@ -246,3 +246,9 @@ def test_a_journal_that_cannot_be_read_is_said_every_time_and_read_once_it_is_me
     record = followed.read()
     assert record.name == driver.name
     assert followed.read() is record
+    journal.write_text(whole + "this is no journal\n{}\n")
+    for _ in range(2):
+        with pytest.raises(StudyError, match="damaged"):
+            followed.read()
+    journal.write_text(whole)
+    assert followed.read() == record

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from dashboard.trade_off_chart import FEW
 from orchestrator.configurations import group
 from orchestrator.export import exported
 from orchestrator.home import Home
@@ -14,7 +15,7 @@ from orchestrator.records import StudyRecord, StudyState, TrialState
 from orchestrator.studies import list_studies, read_study
 from tests.dashboard.browser.conftest import Visit
 from tests.dashboard.browser.looking import PATIENCE, Visitor
-from tests.dashboard.planting import plant_study
+from tests.dashboard.planting import plant_many, plant_study
 
 pytestmark = pytest.mark.slow
 TINY = """
@@ -114,6 +115,16 @@ def test_a_click_chooses_a_point(visit: Visit) -> None:
     expect(chips).to_have_count(1)
     expect(visitor.page).to_have_url(re.compile("picks="))
     assert len(visitor.parameters()["picks"].split("~")) == 1
+
+
+def test_a_point_of_a_large_study_is_its_configuration(visit: Visit, shared_home: Home) -> None:
+    study = plant_many(shared_home, "many", FEW + 1)
+    visitor = visit("trade-offs?study=many")
+    visitor.says(f"{FEW + 1} configurations")
+    visitor.box(0, None, 4.5)
+    expect(visitor.page.get_by_role("button", name=re.compile("^Remove "))).to_have_count(4)
+    expect(visitor.page).to_have_url(re.compile("picks="))
+    assert set(visitor.parameters()["picks"].split("~")) == {one.configuration for one in study.trials[:4]}
 
 
 @pytest.mark.usefixtures("planted")
