@@ -1,4 +1,4 @@
-"""`plt bench decode` from the outside: a table, numbers for programs, and one line for what cannot be."""
+"""`plt bench` from the outside: a table, numbers for programs, and one line for what cannot be."""
 
 import json
 from pathlib import Path
@@ -54,3 +54,17 @@ def test_what_cannot_be_is_refused(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert said in captured.err
+
+
+def test_training_has_a_table_and_a_file_too(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = study.with_name("numbers.json")
+    asked = ["--model", str(study), "--loops", "1,2", "--batch", "2", "--seq", "16", "--window", "4", "--steps", "2"]
+    assert main(["bench", "train", *asked, "--variant", "plt", "--json", str(target)]) == 0
+    printed = capsys.readouterr().out
+    found = json.loads(target.read_text(encoding="utf-8"))
+    assert [point["setting"] for point in found["points"]] == ["plain R=1", "plt R=2"]
+    assert "2 x 16 tokens a step, 2 steps each" in printed.replace("\n", "")
+    for point in found["points"]:
+        assert f"{point['ms_p50']:.1f}" in printed
+    assert main(["bench", "train", "--steps", "0"]) == 2
+    assert "steps is 0; it must be 1 or more" in capsys.readouterr().err
