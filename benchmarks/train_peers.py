@@ -3,7 +3,7 @@
     python -m benchmarks.train_peers [--shape 3M] [--batch 4] [--seq 512] [--steps 10] [--precision float32]
 
 Both train on the same tokens with fused AdamW and clipped gradients, in the loop that nanoGPT has (forward, backward,
-clip, step, gradients to None), as they are and with torch.compile. They take turns step by step, in order and backwards:
+clip, step, gradients to None), as they are and with torch.compile. They take turns step by step, in order and back:
 quote the ratios before the milliseconds. Needs `transformers` (the extra `interop`).
 
     of ours     median over pairs of neighbouring steps, over our own steps of the same kind (compiled or not)

@@ -40,6 +40,7 @@ def examine(home: Home) -> list[Check]:
         _disk,
         _tracking,
         _device,
+        _decoding,
         _bandwidth,
     ]
     return [step(home) for step in steps]
@@ -111,6 +112,17 @@ def _device(home: Home) -> Check:
 
     facts = ", ".join(f"{name} {value}" for name, value in hardware().items())
     return Check(name="device", ok=True, detail=facts)
+
+
+def _decoding(home: Home) -> Check:
+    del home
+    from workers.decoding.native import NativeUnavailableError, engine, library
+
+    try:
+        library()
+    except NativeUnavailableError as reason:
+        return Check(name="decode steps", ok=True, detail=f"PyTorch's operators, which are slower: {reason}")
+    return Check(name="decode steps", ok=True, detail=engine())
 
 
 def _bandwidth(home: Home) -> Check:

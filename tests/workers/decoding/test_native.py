@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from workers.decoding.native.weights import packed
 from workers.models import LoopedTransformer
 from workers.models.rotary import rotary_tables
 
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="compiled steps need a C++ compiler")
 FLAGS = ((), ("-DPLT_NO_TILES",), ("-DPLT_PLAIN",))
 """As this machine is, without AMX, and without any instruction for bfloat16."""
 LENGTH = 21

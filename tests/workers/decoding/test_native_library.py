@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from workers.config import ModelConfig
 from workers.decoding import Decoder
 from workers.decoding.native.library import NativeUnavailableError, library
 from workers.models import LoopedTransformer
+
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="compiled steps need a C++ compiler")
 
 
 @pytest.fixture
