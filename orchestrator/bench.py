@@ -57,7 +57,7 @@ def print_decode(console: Console, measurement: DecodeMeasurement) -> None:
 def _table(title: str, points: list[DecodePoint], *, bars: bool) -> Table:
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("setting", no_wrap=True)
-    for name in ("ms/step", "p95", "of plain", "floor", "of floor", "KV/sequence"):
+    for name in ("ms/step", "p95", "of plain", "floor", "of floor", "prefill ms", "KV/sequence"):
         table.add_column(name, justify="right", no_wrap=True)
     if bars:
         table.add_column("floor ━ measured ─", no_wrap=True)
@@ -70,6 +70,7 @@ def _table(title: str, points: list[DecodePoint], *, bars: bool) -> Table:
             f"{point.over_plain:.3f}",
             f"{point.floor_ms:.2f}",
             f"{100 * point.floor_fraction:.0f} %",
+            f"{point.prefill_ms:.0f}",
             byte_count(point.kv_bytes_per_sequence),
         ]
         table.add_row(*cells, *([_bar(point, slowest)] if bars else []))

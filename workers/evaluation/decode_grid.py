@@ -22,7 +22,7 @@ from workers.config import ModelConfig, variant_knobs
 from workers.config.counts import parameter_count
 from workers.decoding import Decoder, DecoderWeights
 from workers.evaluation.decode_check import CHECKED_STEPS, check_decoder
-from workers.evaluation.decode_timing import WARM_UP_STEPS, Clock, time_steps
+from workers.evaluation.decode_timing import WARM_UP_STEPS, Clock, time_prefill, time_steps
 from workers.evaluation.hardware import hardware, matrix_rate, read_bandwidth
 from workers.models import LoopedTransformer, share_weights
 
@@ -103,6 +103,8 @@ class DecodePoint:
     """Median over pairs of neighbouring steps."""
     floor_ms: float
     bound_by: Literal["bandwidth", "matrix rate"]
+    prefill_ms: float
+    """To fill the caches with `context` tokens of every sequence, once."""
     kv_bytes_per_sequence: int
     """At `context` slots, counted from the tensors."""
 
@@ -212,11 +214,12 @@ def _measure_point(
     ids = torch.randint(vocab, (batch_size, length), generator=torch.Generator().manual_seed(0))
     ids = ids.to(models[PLAIN].model.norm.weight.device)
     decoders: dict[str, Decoder] = {}
+    prefills: dict[str, float] = {}
     for name, model in models.items():
         decoders[name] = Decoder(model, batch_size, length, weights=weights[name])
         checked = min(length, (model.config.window or 0) + 2 * CHECKED_STEPS)
         check_decoder(model, decoders[name], ids[:, :checked])
-        decoders[name].prefill(ids[:, :context], last_only=True)
+        prefills[name] = time_prefill(decoders[name], ids[:, :context], clock)
     kv_bytes = {name: decoder.kv_bytes() for name, decoder in decoders.items()}
     seconds = dict(zip(decoders, time_steps(list(decoders.values()), ids[:, context], grid.steps, clock), strict=True))
     points = []
@@ -232,6 +235,7 @@ def _measure_point(
                 over_plain=_ratio(seconds[name], seconds[PLAIN]),
                 floor_ms=1e3 * floor,
                 bound_by=bound_by,
+                prefill_ms=1e3 * prefills[name],
                 kv_bytes_per_sequence=kv_bytes[name],
             )
         )

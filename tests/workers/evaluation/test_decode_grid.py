@@ -27,9 +27,9 @@ def grid(**changes: Any) -> DecodeGrid:
     return DecodeGrid(**fields)
 
 
-def ticking(seconds: list[float]) -> Callable[[], float]:
-    """A clock by which every second reading comes so many seconds after the one before, over and over."""
-    readings = chain.from_iterable((0.0, one) for one in cycle(seconds))
+def ticking(first: list[float], seconds: list[float]) -> Callable[[], float]:
+    """A clock by which every second reading comes so many seconds after the one before: `first`, then over and over."""
+    readings = chain.from_iterable((0.0, one) for one in chain(first, cycle(seconds)))
     return lambda: next(readings)
 
 
@@ -58,8 +58,9 @@ def test_every_preset_can_be_measured_and_carries_the_bytes_of_the_formula() -> 
 def test_times_are_medians_and_ratios_are_of_neighbours() -> None:
     """Two settings take turns, forwards and backwards: plain takes 1, 1, 3, 3, ... and the other 2, 2, 6, 6 ..."""
     order = [1.0, 2.0, 2.0, 1.0, 3.0, 6.0, 6.0, 3.0]
-    found = measure_grid(grid(variants=("plt",), loops=(2,), batch_sizes=(2,)), clock=ticking(order))
+    found = measure_grid(grid(variants=("plt",), loops=(2,), batch_sizes=(2,)), clock=ticking([0.5, 0.7], order))
     plain, looped = found.points
+    assert (plain.prefill_ms, looped.prefill_ms) == (500.0, 700.0)
     assert (plain.ms_p50, looped.ms_p50) == (2000.0, 4000.0)  # of 3, 1, 1, 3 after the warm-up, and of their doubles
     assert (plain.ms_p95, looped.ms_p95) == (3000.0, 6000.0)
     assert (plain.over_plain, looped.over_plain) == (1.0, 2.0)
