@@ -84,6 +84,8 @@ class Recommendation:
     further_seeds: int | None = None
     """How many further seeds of the configurations in `unsettled` would settle an answer that is not sure, if what was
     measured so far stays as it is; None when more than `MOST_SEEDS` would be needed."""
+    unknown: tuple[ConfigurationRecord, ...] = ()
+    """The most promising configuration of every loop count of which none was trained to the end."""
     unsettled: tuple[ConfigurationRecord, ...] = ()
     """The configurations whose further seeds can still change the answer."""
     best: Mapping[int, ConfigurationRecord] = field(default_factory=dict)
@@ -116,6 +118,7 @@ class Recommendation:
             "sure": self.sure,
             "confidence": self.confidence,
             "further_seeds": self.further_seeds,
+            "unknown": [one.fingerprint for one in self.unknown],
             "unsettled": [one.fingerprint for one in self.unsettled],
             "by_loops": {
                 str(loops): {"configuration": _configuration(one), "costs": asdict(self.costs[loops])}

@@ -1,8 +1,10 @@
 """Which configurations of a study can be recommended, and why the others cannot."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from orchestrator.configurations import ConfigurationRecord, group
 from orchestrator.constraints import parse_constraint, violated_constraints
@@ -14,6 +16,7 @@ from orchestrator.replicates import same_for_all_seeds
 
 MOST_CANDIDATES = 400
 """Configurations that are compared in pairs; of more, those with the best means."""
+_STOPPED, _UNFINISHED = "stopped by the pruner", "unfinished"
 _SAME_LATENCY = 1.05
 """Latencies within this factor count as equal: measurements of one architecture differ by as much."""
 
@@ -27,6 +30,9 @@ class Candidates:
     """How many were left out, by reason."""
     loops_left_out: Mapping[int, str]
     """Loop counts of which nothing is kept, with the reason that was most frequent."""
+    unknown: Mapping[int, ConfigurationRecord]
+    """Loop counts of which nothing was trained to the end, though something could have been: the most promising
+    configuration of each."""
 
 
 def quality_objective(study: StudyRecord) -> Objective | None:
@@ -39,24 +45,35 @@ def loops_of(one: ConfigurationRecord) -> int:
     return int(one.knobs.get("num_loops") or 1)
 
 
-def candidates(study: StudyRecord, metric: str, where: Sequence[str]) -> Candidates:
+def candidates(study: StudyRecord, objective: Objective, where: Sequence[str]) -> Candidates:
     """Of a study; a `StudyError` for a constraint in `where` that cannot be read or whose metric nothing has."""
     everything = group(study)
     _refuse_unreadable(where, everything)
-    reasons = [(one, _why_not(one, metric, where)) for one in everything]
+    reasons = [(one, _why_not(one, objective.metric, where)) for one in everything]
     kept = [one for one, reason in reasons if reason is None]
     by_loops: dict[int, Counter[str]] = {}
     for one, reason in reasons:
         if reason is not None:
             by_loops.setdefault(loops_of(one), Counter())[reason] += 1
     present = {loops_of(one) for one in kept}
+    cut_short = [one for one, reason in reasons if reason in (_STOPPED, _UNFINISHED) and loops_of(one) not in present]
     return Candidates(
         kept=tuple(kept),
         left_out=dict(Counter(reason for _, reason in reasons if reason is not None)),
         loops_left_out={
             loops: found.most_common(1)[0][0] for loops, found in sorted(by_loops.items()) if loops not in present
         },
+        unknown={
+            loops: max((one for one in cut_short if loops_of(one) == loops), key=partial(_promise, objective))
+            for loops in sorted({loops_of(one) for one in cut_short})
+        },
     )
+
+
+def _promise(objective: Objective, one: ConfigurationRecord) -> tuple[int, float]:
+    """How far a configuration came before it was stopped, and how good it was there."""
+    value = one.metrics[objective.metric].mean if objective.metric in one.metrics else -math.inf
+    return max(trial.stopped_at or 0 for trial in one.trials), value if objective.direction == "maximize" else -value
 
 
 def _why_not(one: ConfigurationRecord, metric: str, where: Sequence[str]) -> str | None:
@@ -67,8 +84,8 @@ def _why_not(one: ConfigurationRecord, metric: str, where: Sequence[str]) -> str
     if not one.feasible or violated_constraints(where, means):
         return "breaks a constraint"
     if not one.complete:
-        return "stopped by the pruner" if any(trial.stopped_at is not None for trial in one.trials) else "unfinished"
-    return None if values_by_seed(one, metric) else "unfinished"
+        return _STOPPED if any(trial.stopped_at is not None for trial in one.trials) else _UNFINISHED
+    return None if values_by_seed(one, metric) else _UNFINISHED
 
 
 def _refuse_unreadable(where: Sequence[str], everything: Iterable[ConfigurationRecord]) -> None:

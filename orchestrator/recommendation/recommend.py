@@ -59,9 +59,12 @@ def recommend(
     if objective is None:
         said = "no objective of the study depends on training, so more loops can gain nothing; add one, such as"
         return replace(nothing, caveats=(f"{said} val/bits_per_byte",))
-    found = candidates(study, objective.metric, where)
+    found = candidates(study, objective, where)
     nothing = replace(
-        nothing, left_out=found.left_out, caveats=(*_about_left_out(study, found), *_about_devices(study))
+        nothing,
+        left_out=found.left_out,
+        unknown=tuple(found.unknown.values()),
+        caveats=(*_about_left_out(study, found), *_about_devices(study)),
     )
     return _among(found, objective, nothing, worth, look_ahead) if found.kept else nothing
 
@@ -78,7 +81,8 @@ def _among(
     answer, alpha = gains.answer(), 1 - empty.level
     best = {count: _pick(gains, able, count, least) for count in gains.counts}
     as_good = [able[index] for index in gains.not_worse(answer, alpha, least)]
-    sure = gains.certain(answer, alpha) and len(gains.counts) > 1
+    comparable = len(gains.counts) > 1 and not found.unknown  # what was cut short could change any answer
+    sure = comparable and gains.certain(answer, alpha)
     unsettled = [] if sure else gains.unsettled(answer, alpha)
     known = contrasts.design.freedom > 0
     open_seeds = look_ahead and known and bool(unsettled)
@@ -89,7 +93,7 @@ def _among(
         configuration=best[answer],
         as_good=tuple(one for one in as_good if one is not best[answer]),
         sure=sure,
-        confidence=gains.confidence(answer) if look_ahead and len(gains.counts) > 1 else 0.0,
+        confidence=gains.confidence(answer) if look_ahead and comparable else 0.0,
         further_seeds=gains.further_seeds(contrasts.design, answer, alpha, unsettled) if open_seeds else None,
         unsettled=tuple(able[index] for index in unsettled),
         best=best,

@@ -49,14 +49,19 @@ def named(one: ConfigurationRecord) -> str:
 
 def how_sure(found: Recommendation) -> Iterator[str]:
     """Sentences on certainty."""
-    if found.loops is None or len(found.best) < 2:
+    if found.loops is None or (len(found.best) < 2 and not found.unknown):
         return
     level = f"{100 * found.level:g} %"
     if found.sure:
         yield f"Sure at {level}: R={found.loops} is the smallest loop count from which no larger one pays"
         yield f"({_percent(found.confidence)} confidence, the choice among configurations allowed for)."
         return
-    yield f"Undecided at {level} ({_percent(found.confidence)} confidence)."
+    if found.unknown:
+        which = " and ".join(f"R={one.knobs.get('num_loops') or 1}" for one in found.unknown)
+        yield f"Undecided at {level}: nothing with {which} was trained to the end. A further seed of"
+        yield f"{', or '.join(named(one) for one in found.unknown)} would tell: it runs to the end."
+    else:
+        yield f"Undecided at {level} ({_percent(found.confidence)} confidence)."
     if not found.unsettled:
         return
     counts = sorted({one.knobs.get("num_loops") or 1 for one in found.unsettled})

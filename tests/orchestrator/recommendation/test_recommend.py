@@ -130,6 +130,32 @@ def test_what_the_pruner_stopped_is_said() -> None:
     assert any("stopped early by the pruner" in caveat for caveat in found.caveats)
 
 
+def test_nothing_is_sure_while_a_loop_count_was_only_ever_cut_short() -> None:
+    record = simulate({1: [0.69], 2: [0.80]}, 0.004, 4, generator())
+    assert recommend(record).sure
+    cut = {"state": TrialState.PRUNED}
+    short = trial(98, 3, 8, 0, {ACCURACY: 0.9}, stopped_at=1000, **cut)
+    long = [
+        trial(99 + number, 3, 16 + number, 0, {ACCURACY: 0.4 + 0.1 * number}, stopped_at=2000, **cut)
+        for number in (0, 1)
+    ]
+    found = recommend(replace(record, trials=(*record.trials, short, *long)))
+    assert (found.loops, found.sure, found.confidence) == (2, False, 0.0)
+    assert [one.params for one in found.unknown] == [{"num_loops": 3, "window": 17}]
+    assert "nothing with R=3 was trained to the end. A further seed of" in text(found)
+    finished = trial(101, 3, 17, 1, {ACCURACY: 0.8})
+    settled = recommend(replace(record, trials=(*record.trials, short, *long, finished)))
+    assert settled.unknown == ()
+    assert {step.to_loops for step in settled.steps} == {2, 3}
+
+
+def test_when_everything_was_cut_short_nothing_is_recommended_but_what_would_help_is_known() -> None:
+    stopped = [trial(n, n, 8, 0, {ACCURACY: 0.4}, state=TrialState.PRUNED, stopped_at=1000) for n in (1, 2)]
+    found = recommend(study(stopped))
+    assert found.loops is None
+    assert [one.params["num_loops"] for one in found.unknown] == [1, 2]
+
+
 def test_among_equals_the_cheapest_configuration_is_taken() -> None:
     found = recommend(simulate({1: [0.69], 2: [0.800, 0.801, 0.803]}, 0.0001, 3, generator()))
     assert found.configuration is not None

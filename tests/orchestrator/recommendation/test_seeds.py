@@ -8,7 +8,7 @@ import pytest
 from orchestrator.recommendation import recommend
 from orchestrator.recommendation.seeds import wanted_by_the_answer
 from orchestrator.records import StudyRecord, TrialRecord, TrialState
-from tests.orchestrator.recommendation.planted import simulate, true_answer
+from tests.orchestrator.recommendation.planted import ACCURACY, simulate, trial, true_answer
 
 MEANS = {1: [0.69], 2: [0.80, 0.79, 0.60], 3: [0.75, 0.55]}
 
@@ -49,6 +49,18 @@ def test_a_seed_that_still_runs_is_not_asked_for_twice() -> None:
     running = next(trial for trial in whole.trials if trial.configuration == first and trial.seed == 1)
     running = replace(running, state=TrialState.RUNNING, metrics={}, values=None)
     assert wanted_by_the_answer(replace(known, trials=(*known.trials, running)))[0] != first
+
+
+def test_what_was_only_ever_cut_short_goes_first_and_is_asked_for_once() -> None:
+    whole = the_whole(1)
+    cut = [
+        trial(900 + window, 4, window, 0, {ACCURACY: 0.5}, state=TrialState.PRUNED, stopped_at=1000 * window)
+        for window in (4, 8)
+    ]
+    known = replace(whole, trials=(*whole.trials, *cut))
+    assert wanted_by_the_answer(known)[0] == "4-8"
+    running = trial(999, 4, 8, 1, {}, state=TrialState.RUNNING, values=None)
+    assert "4-8" not in wanted_by_the_answer(replace(known, trials=(*known.trials, running)))
 
 
 def test_nothing_is_wanted_once_the_answer_is_certain() -> None:
