@@ -143,7 +143,7 @@ def test_nothing_is_sure_while_a_loop_count_was_only_ever_cut_short() -> None:
     assert (found.loops, found.sure, found.confidence) == (2, False, 0.0)
     assert [one.params for one in found.unknown] == [{"num_loops": 3, "window": 17}]
     assert "nothing with R=3 was trained to the end. A further seed of" in text(found)
-    finished = trial(101, 3, 17, 1, {ACCURACY: 0.8})
+    finished = trial(101, 3, 17, 1, {ACCURACY: 0.8, MS: 5.6, KV: 4.1e6})
     settled = recommend(replace(record, trials=(*record.trials, short, *long, finished)))
     assert settled.unknown == ()
     assert {step.to_loops for step in settled.steps} == {2, 3}
