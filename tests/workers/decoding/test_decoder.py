@@ -131,7 +131,8 @@ def test_reset_starts_over_in_the_same_memory(config_of: Configure, make_model: 
 def test_reset_forgets_what_was_no_number(
     config_of: Configure, make_model: Make, kv_mode: str, way: dict[str, bool]
 ) -> None:
-    model = make_model(config_of("plt", window=4, kv_mode=kv_mode, tie_word_embeddings=False), dtype=torch.float32)
+    knobs = {"window": 4, "kv_mode": kv_mode, "tie_word_embeddings": False, "hidden_size": 128}
+    model = make_model(config_of("plt", **knobs), dtype=torch.bfloat16)
     with torch.no_grad():
         model.get_parameter("model.embed_tokens.weight")[5] = torch.nan
     decoder, fresh = Decoder(model, 1, 12, **way), Decoder(model, 1, 12, **way)

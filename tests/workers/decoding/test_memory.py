@@ -31,7 +31,7 @@ def test_a_system_without_huge_pages_gives_other_memory(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("numbers", [2**46, 2**61])
 def test_too_much_is_refused_as_pytorch_refuses_it(numbers: int) -> None:
-    with pytest.raises(RuntimeError, match="DefaultCPUAllocator|overflow"):
+    with pytest.raises(RuntimeError, match=r"DefaultCPUAllocator|overflow"):
         zeros((numbers,), torch.float32, CPU)
 
 

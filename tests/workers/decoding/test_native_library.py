@@ -119,7 +119,7 @@ def test_without_a_home_folder_it_is_told(cache: Path, monkeypatch: pytest.Monke
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(pwd, "getpwuid", unknown)
-    with pytest.raises(NativeUnavailableError, match="no home folder .*; set XDG_CACHE_HOME"):
+    with pytest.raises(NativeUnavailableError, match=r"no home folder .*; set XDG_CACHE_HOME"):
         library()
     assert not cache.exists()
 

@@ -10,6 +10,10 @@
 #include "tiles.h"
 #include "vector.h"
 
+#ifndef __has_builtin  // GCC before 10
+#define __has_builtin(name) 0
+#endif
+
 namespace {
 
 constexpr int MOST_HEAD_DIM = 256;

@@ -91,7 +91,7 @@ _forked = False
 
 
 def _note_fork() -> None:
-    global _forked  # noqa: PLW0603 (a fact about the process)
+    global _forked
     _forked = True
 
 
@@ -151,7 +151,7 @@ def _folder() -> Path:
     ) in folder.parents:  # in one that all may write, and that is not sticky, anyone may put another folder there
         if above.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
             raise NativeUnavailableError(
-                f"{above} can be written by all, so code in {folder} is not trusted; chmod o-w it, or set XDG_CACHE_HOME"
+                f"{above} can be written by all, so {folder.name} in it is not trusted; chmod o-w it, or set XDG_CACHE_HOME"
             )
     return folder
 
