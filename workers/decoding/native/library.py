@@ -146,12 +146,10 @@ def _folder() -> Path:
         raise NativeUnavailableError(
             f"{folder} can be written by others, so code in it is not trusted; chmod 700 it, or set XDG_CACHE_HOME"
         )
-    for (
-        above
-    ) in folder.parents:  # in one that all may write, and that is not sticky, anyone may put another folder there
+    for above in folder.parents:  # all may put another folder into one that all may write (unless it is sticky)
         if above.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
             raise NativeUnavailableError(
-                f"{above} can be written by all, so {folder.name} in it is not trusted; chmod o-w it, or set XDG_CACHE_HOME"
+                f"{above} can be written by all, so {folder.name} in it is not trusted; set XDG_CACHE_HOME"
             )
     return folder
 
