@@ -28,6 +28,7 @@ def ours(folder: Path, context: int, steps: int) -> dict[str, Steps]:
     from workers.decoding import Decoder, DecoderWeights
     from workers.models import LoopedTransformer, share_weights
 
+    torch.set_num_threads(THREADS)
     sizes = json.loads((folder / "shape.json").read_text(encoding="utf-8"))
     models = {
         f"{variant} R={loops}" if loops > 1 else "plain": ModelConfig(

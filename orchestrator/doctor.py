@@ -116,7 +116,7 @@ def _device(home: Home) -> Check:
 
 def _decoding(home: Home) -> Check:
     del home
-    from workers.decoding.native import NativeUnavailableError, engine, library
+    from workers.decoding.native.library import NativeUnavailableError, engine, library
 
     try:
         library()

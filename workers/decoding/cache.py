@@ -52,6 +52,10 @@ class Cache(ABC):
         """Key and value heads (B, 2 Hkv, p, dh) of a later loop's own p = min(start, window-1) slots before `start`."""
 
     @abstractmethod
+    def forget(self, length: int) -> None:
+        """Start over after `length` slots: what was not finite there would show through masks, as 0 * NaN."""
+
+    @abstractmethod
     def used_bytes(self, length: int) -> int:
         """Bytes that one sequence of `length` slots occupies, counted from the tensors."""
 

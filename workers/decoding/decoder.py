@@ -100,8 +100,9 @@ class Decoder:
     @torch.inference_mode()
     def reset(self) -> None:
         """Start over with empty sequences, in the same memory."""
+        self.cache.forget(self.length)
         self.length = 0
-        self.carry.zero_()  # keys and values of unused slots are never read
+        self.carry.zero_()
 
     @property
     def engine(self) -> str:

@@ -18,8 +18,11 @@ def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> T
     count = prod(shape)
     if device.type != "cpu" or count * dtype.itemsize < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.zeros(shape, dtype=dtype, device=device)
-    memory = mmap.mmap(-1, count * dtype.itemsize + HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
+    try:
+        memory = mmap.mmap(-1, count * dtype.itemsize + HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    except (OSError, OverflowError):  # no huge pages, or too little memory, which PyTorch says as callers know it
+        return torch.zeros(shape, dtype=dtype, device=device)
     whole = torch.frombuffer(memory, dtype=torch.uint8)
     start = -whole.data_ptr() % HUGE_PAGE
     return whole[start : start + count * dtype.itemsize].view(dtype).view(shape)

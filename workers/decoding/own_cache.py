@@ -43,6 +43,10 @@ class OwnCache(Cache):
         """See `Cache.read_recent`."""
         return self.places[layer, :, loop, :, max(0, start - self.window + 1) : start]
 
+    def forget(self, length: int) -> None:
+        """See `Cache.forget`."""
+        self.places[..., :length, :] = 0
+
     def used_bytes(self, length: int) -> int:
         """See `Cache.used_bytes`."""
         return byte_count(self.places[:, :1, :, :, :length])

@@ -62,6 +62,10 @@ class SharedCache(Cache):
         slots = torch.arange(max(0, start - (self.config.window or 0) + 1), start, device=self.places.device)
         return self.places[layer].index_select(2, self._ring_places(loop, slots))
 
+    def forget(self, length: int) -> None:
+        """See `Cache.forget`."""
+        self.places[..., : self.base + length, :] = 0
+
     def used_bytes(self, length: int) -> int:
         """See `Cache.used_bytes`."""
         of_one = self.places[:, :1]

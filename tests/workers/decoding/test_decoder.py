@@ -126,6 +126,22 @@ def test_reset_starts_over_in_the_same_memory(config_of: Configure, make_model: 
     assert decoder.carry.data_ptr() == memory
 
 
+@pytest.mark.parametrize("kv_mode", ["share_first", "per_loop"])
+@pytest.mark.parametrize("way", [{"compiled": True}, {"compiled": False}, {"static_shapes": True}])
+def test_reset_forgets_what_was_no_number(
+    config_of: Configure, make_model: Make, kv_mode: str, way: dict[str, bool]
+) -> None:
+    knobs = {"window": 4, "kv_mode": kv_mode, "tie_word_embeddings": False, "hidden_size": 128}
+    model = make_model(config_of("plt", **knobs), dtype=torch.bfloat16)
+    with torch.no_grad():
+        model.get_parameter("model.embed_tokens.weight")[5] = torch.nan
+    decoder, fresh = Decoder(model, 1, 12, **way), Decoder(model, 1, 12, **way)
+    assert steps(decoder, torch.full((1, 6), 5)).isnan().all()
+    decoder.reset()
+    ids = torch.tensor([[1, 2, 3, 1]])
+    assert torch.equal(steps(decoder, ids), steps(fresh, ids))
+
+
 def test_weights_are_shared_and_a_snapshot(config_of: Configure, make_model: Make, random_ids: Ids) -> None:
     model, ids = make_model(config_of("plt", window=4), dtype=torch.float32), random_ids(1, 8)
     weights = DecoderWeights(model, rows=2)

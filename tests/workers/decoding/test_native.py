@@ -3,6 +3,9 @@
 import ctypes
 import mmap
 import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from workers.config import ModelConfig, variant_knobs
-from workers.decoding import Decoder
+from workers.decoding import Decoder, DecoderWeights
 from workers.decoding.memory import HUGE_PAGE, zeros
 from workers.decoding.native.library import library
 from workers.decoding.native.step import NativeStep
@@ -155,6 +158,64 @@ def test_an_unknown_token_is_refused_and_changes_nothing(bad: int) -> None:
         refusing.step(torch.tensor([3, bad]))
     assert refusing.length == 0
     assert torch.equal(refusing.step(torch.tensor([3, 4])), other.step(torch.tensor([3, 4])))
+
+
+def test_logits_do_not_depend_on_the_default_type_and_device() -> None:
+    model = scattered(plt(heads=2, head_dim=32, num_layers=1, num_loops=2, window=4, length=8), torch.float32)
+    first, other = Decoder(model, 2, 8), Decoder(model, 2, 8)
+    ids, before = torch.tensor([3, 4]), torch.get_default_dtype()
+    expected = first.step(ids)
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        with torch.device("meta"):
+            found = other.step(ids)
+    finally:
+        torch.set_default_dtype(before)
+    assert torch.equal(found, expected)
+
+
+def test_a_model_of_several_types_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    model = scattered(plt(heads=2, head_dim=32, num_layers=1, num_loops=2, window=4, length=8), torch.float32)
+    model.model.layers[0].mlp.bfloat16()
+    assert Decoder(model, 1, 8).engine == "torch"
+    assert "gate_proj.weight is torch.bfloat16 and the head torch.float32" in caplog.text
+
+
+def test_a_forked_process_goes_on_with_one_thread() -> None:
+    """In a process of its own: forking this one is not for a test."""
+    model = "LoopedTransformer(ModelConfig(**sizes, num_attention_heads=2, num_key_value_heads=2))"
+    script = f"""
+import os, signal, torch
+from workers.config import ModelConfig
+from workers.decoding import Decoder, DecoderWeights
+from workers.models import LoopedTransformer
+torch.set_num_threads(2)
+sizes = {{"vocab_size": 20, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}}
+decoder = Decoder({model}, 1, 4)
+assert decoder.engine == "compiled"
+decoder.step(torch.tensor([3]))
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    decoder.step(torch.tensor([3]))
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_decoders_of_one_model_may_step_in_several_threads() -> None:
+    model = scattered(plt(heads=4, head_dim=32, num_layers=2, num_loops=3, window=4, length=40), torch.bfloat16)
+    weights = DecoderWeights(model, 3)
+    ids = torch.arange(40).view(1, 40) % 20
+
+    def take(_: int) -> Tensor:
+        torch.set_num_threads(2)
+        return steps(Decoder(model, 1, 40, weights=weights), ids)
+
+    alone = take(0)
+    with ThreadPoolExecutor(2) as pool:
+        assert all(torch.equal(logits, alone) for logits in pool.map(take, range(4)))
 
 
 def test_steps_take_no_more_memory_as_they_go_on() -> None:

@@ -4,8 +4,8 @@
 `NativeStep` takes the steps.
 """
 
-from workers.decoding.native.library import NativeUnavailableError, engine, library, read_memory
+from workers.decoding.native.library import NativeUnavailableError, engine, read_memory
 from workers.decoding.native.step import NativeStep
 from workers.decoding.native.weights import NativeWeights
 
-__all__ = ["NativeStep", "NativeUnavailableError", "NativeWeights", "engine", "library", "read_memory"]
+__all__ = ["NativeStep", "NativeUnavailableError", "NativeWeights", "engine", "read_memory"]

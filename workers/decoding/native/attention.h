@@ -10,6 +10,10 @@
 #include "tiles.h"
 #include "vector.h"
 
+#ifndef __has_builtin  // GCC before 10
+#define __has_builtin(name) 0
+#endif
+
 namespace {
 
 constexpr int MOST_HEAD_DIM = 256;
@@ -22,7 +26,13 @@ struct View {
 };
 
 template <int... Is>
-Floats pick(Floats a, Floats b) { return __builtin_shufflevector(a, b, Is...); }
+Floats pick(Floats a, Floats b) {
+#if __has_builtin(__builtin_shufflevector)
+  return __builtin_shufflevector(a, b, Is...);
+#else  // GCC before 12
+  return __builtin_shuffle(a, b, Ints{Is...});
+#endif
+}
 
 // Lane i is the sum over the lanes of v[i].
 Floats sums_of(Floats* v) {

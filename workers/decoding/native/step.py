@@ -11,7 +11,7 @@ from torch import Tensor
 from workers.config import ModelConfig
 from workers.decoding.cache import Cache
 from workers.decoding.memory import zeros
-from workers.decoding.native.library import library
+from workers.decoding.native.library import library, thread_count
 from workers.decoding.native.weights import NativeWeights
 from workers.decoding.shared_cache import SharedCache
 from workers.models.rotary import RotaryTables
@@ -108,7 +108,8 @@ class NativeStep:
 
         An `IndexError` says that an id is none of the vocabulary's; nothing is appended then.
         """
-        threads, ids, logits = torch.get_num_threads(), ids.long().contiguous(), torch.empty(self._shape)
+        ids, logits = ids.long().contiguous(), torch.empty(self._shape, dtype=torch.float32, device="cpu")
+        threads = thread_count()
         floats = self._library.plt_step_floats(self._address, threads, slot)
         if self._work.numel() < floats:
             self._work = zeros((floats + floats // 4,), torch.float32, self._work.device)

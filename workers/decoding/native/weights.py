@@ -50,6 +50,7 @@ class NativeWeights:
         config, head = model.config, model.model.embed_tokens if model.lm_head is None else model.lm_head
         weight: Tensor = head.weight.detach()
         _check(weight, config.hidden_size, config.head_dim)
+        _check_types(model, weight.dtype)
         self.dtype = weight.dtype
         self.embedding = embedding
         self.inner = -(-config.intermediate_size // TILE_INPUTS) * TILE_INPUTS
@@ -101,6 +102,14 @@ def packed(weight: Tensor) -> Tensor:
     per = _INPUTS_PER_LINE[weight.dtype]
     whole = pad(weight, (0, 0, 0, -outputs % LANES))
     return whole.view(-1, LANES, inputs // per, per).transpose(1, 2).contiguous()
+
+
+def _check_types(model: LoopedTransformer, dtype: torch.dtype) -> None:
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2 and parameter.dtype != dtype and "plt_gate" not in name:
+            raise NativeUnavailableError(
+                f"{name} is {parameter.dtype} and the head {dtype}; compiled steps take one type"
+            )
 
 
 def _check(weight: Tensor, width: int, head_dim: int) -> None:
