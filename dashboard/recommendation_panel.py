@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard.study_view import StudyView
 from orchestrator.recommendation import Recommendation, markdown, recommend
-from orchestrator.recommendation.words import Row, cost_rows, headline, how_sure, notes, step_rows
+from orchestrator.recommendation.words import Row, cost_rows, headline, how_sure, notes, step_note, step_rows
 
 
 def recommendation_panel(view: StudyView) -> None:
@@ -23,6 +23,8 @@ def recommendation_panel(view: StudyView) -> None:
     for rows, alt in ((cost_rows(found) if found.best else [], "costs"), (step_rows(found), "steps")):
         if len(rows) > 1:
             st.dataframe(_frame(rows), hide_index=True, alt=f"The recommendation's {alt} by loop count")
+    if found.steps:
+        st.caption(step_note(found)[:1].upper() + step_note(found)[1:] + ".")
     if lines := list(notes(found)):
         with st.expander("What this rests on"):
             st.markdown("\n".join(f"- {line}" for line in lines))

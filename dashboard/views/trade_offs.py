@@ -104,8 +104,8 @@ def _budget(view: StudyView, metric: str) -> None:
     shown = high if bound is None else min(high, max(low, bound / axis.scale))
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     slider, number = f"slide-{metric}", f"number-{metric}"
-    st.session_state[slider] = shown
-    st.session_state[number] = None if bound is None else bound / axis.scale
+    session.show(slider, shown)
+    session.show(number, None if bound is None else bound / axis.scale)
     left.slider(
         f"Spend at most · {axis.title}",
         low,
@@ -117,7 +117,7 @@ def _budget(view: StudyView, metric: str) -> None:
         help="Moves the dashed line; what lies beyond it is faint and never called best.",
     )
     right.number_input(
-        "Exactly",
+        "At most",
         key=number,
         placeholder="no limit",
         on_change=_write_budget,

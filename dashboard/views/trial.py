@@ -114,7 +114,7 @@ def _curve(study: StudyRecord, trial: TrialRecord) -> None:
     try:
         metrics = load_curve_metrics(study.name, [trial.number])
         if not metrics:
-            st.caption("No curve: this trial has reported nothing.")
+            st.caption("No curve: MLflow has no report of this trial (yet).")
             return
         metric, by, smooth = session.choose_curve(study, metrics)
         curves = load_curves(study.name, [trial.number], metric)

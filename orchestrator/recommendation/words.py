@@ -107,6 +107,16 @@ def step_rows(found: Recommendation) -> list[Row]:
     return rows + [_step_row(found, step) for step in found.steps]
 
 
+def step_note(found: Recommendation) -> str:
+    """What is compared in a step, when what to take is not the best but costs less."""
+    assert found.objective is not None
+    worth = with_unit(found.objective.metric, found.worth)
+    return (
+        "gains are those of the best of a loop count over the best of another; costs are of what to take there, the "
+        f"cheapest that is worse than the best by no more than {worth}"
+    )
+
+
 def _step_row(found: Recommendation, step: Step) -> Row:
     assert found.objective is not None
     metric, before, after = found.objective.metric, found.costs[step.from_loops], found.costs[step.to_loops]
@@ -125,8 +135,10 @@ def _step_row(found: Recommendation, step: Step) -> Row:
 
 def notes(found: Recommendation) -> Iterator[str]:
     """What else a reader should know, in sentences."""
+    if found.steps:
+        yield step_note(found)
     for one in found.as_good[:3]:
-        yield f"as good as far as is known: {named(one)}"
+        yield f"as good as far as is known, or worse by less than the least worthwhile gain: {named(one)}"
     if len(found.as_good) > 3:
         yield f"and {len(found.as_good) - 3} more of R={found.loops}"
     yield from signs(found)

@@ -131,10 +131,25 @@ def test_a_point_of_a_large_study_is_its_configuration(visit: Visit, shared_home
 def test_a_budget_moves_the_answer(visit: Visit) -> None:
     visitor = visit("trade-offs?study=loops")
     visitor.says(re.compile("Best feasible: R=3"))
-    visitor.page.get_by_label("Exactly").first.fill("6.1")
-    visitor.page.get_by_label("Exactly").first.press("Tab")
+    visitor.page.get_by_label("At most", exact=True).first.fill("6.1")
+    visitor.page.get_by_label("At most", exact=True).first.press("Tab")
     visitor.says(re.compile("Within these budgets: R=2 · window 8 · gate learned"))
     assert visitor.parameters()["budgets"] == "decode/ms_per_token:6.1"
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_budget_that_is_typed_while_the_page_is_drawn_is_not_lost(visit: Visit) -> None:
+    visitor = visit("trade-offs?study=loops")
+    visitor.says(re.compile("Best feasible: R=3"))
+    first, second = (visitor.page.get_by_label("At most", exact=True).nth(index) for index in (0, 1))
+    first.fill("6.1")
+    first.press("Tab")  # the page is drawn anew from here
+    second.fill("5")
+    visitor.says(re.compile("Within these budgets: R=2 · window 8 · gate learned"))
+    expect(second).to_have_value("5")
+    second.press("Enter")
+    expect(visitor.page).to_have_url(re.compile("budgets=.*kv"))
+    assert visitor.parameters()["budgets"].startswith("decode/ms_per_token:6.1~kv/bytes_per_sequence:")
 
 
 def test_stop_a_running_study(visit: Visit, shared_home: Home) -> None:
