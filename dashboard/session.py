@@ -5,9 +5,11 @@ the bar when the page changes. Widgets follow the address: each is set from it b
 change.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import streamlit as st
@@ -19,7 +21,10 @@ from orchestrator.errors import PltError, ServiceError
 from orchestrator.records import StudyRecord
 from orchestrator.spec.written_file import to_text
 
-_ADDRESS, _NEXT = "address", "next-address"
+_ADDRESS, _NEXT, _LEFT = "address", "next-address", "left-addresses"
+LATE_SECONDS = 3.0
+"""For so long the address bar may say what it said before."""
+_Key = tuple[tuple[str, str], ...]
 STUDY_PAGES = (
     ("trade_offs", "Trade-offs", "scatter_plot"),
     ("compare", "Compare", "compare_arrows"),
@@ -31,19 +36,42 @@ STUDY_PAGES = (
 
 
 def address() -> Address:
-    """What the address bar says, its gaps filled with what this session last looked at."""
+    """What the address bar says, its gaps filled with what this session last looked at.
+
+    A bar that still says what was left a moment ago is late, not turned back: the browser asks for a run (a refresh,
+    say) before it has heard of the new address. Otherwise what was chosen last would be lost.
+    """
     if _NEXT in st.session_state:
         go(st.session_state.pop(_NEXT))
-    current = Address.from_params(st.query_params)
     remembered = st.session_state.get(_ADDRESS)
+    said = st.query_params.to_dict()
+    if remembered is not None and monotonic() - _left().get(_key(said), -math.inf) < LATE_SECONDS:
+        st.query_params.from_dict(remembered.to_params())
+        return remembered  # type: ignore[no-any-return]  # the session holds what `go` put there
+    current = Address.from_params(said)
     return current.filled_from(remembered) if remembered is not None else current
 
 
 def go(to: Address) -> None:
     """Make this the address, in the bar and in the session."""
     st.session_state[_ADDRESS] = to
-    if st.query_params.to_dict() != to.to_params():
-        st.query_params.from_dict(to.to_params())
+    said, wanted = st.query_params.to_dict(), to.to_params()
+    if said != wanted:
+        now = monotonic()
+        recent = {key: at for key, at in _left().items() if now - at < LATE_SECONDS}
+        st.session_state[_LEFT] = {**recent, _key(said): now}
+        st.session_state[_LEFT].pop(_key(wanted), None)
+        st.query_params.from_dict(wanted)
+
+
+def _left() -> dict[_Key, float]:
+    """Addresses that were left lately, and when."""
+    found: dict[_Key, float] = st.session_state.get(_LEFT, {})
+    return found
+
+
+def _key(params: Mapping[str, str]) -> _Key:
+    return tuple(sorted(params.items()))
 
 
 def turn_to(to: Address) -> None:

@@ -13,6 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import dashboard
+from dashboard import session
 from orchestrator.configurations import group
 from orchestrator.home import Home
 from orchestrator.loop_table import to_csv
@@ -334,3 +335,29 @@ def test_the_cluster_page_names_the_machine_and_what_runs(plant: Plant, monkeypa
     assert [metric.label for metric in app.metric][:2] == ["Cores", "CPU in use"]
     monkeypatch.setenv("PLT_RAY_DASHBOARD", "http://127.0.0.1:9")
     assert "cannot be read" in text(open_page(CLUSTER))
+
+
+def test_an_address_bar_that_is_late_loses_nothing_and_one_that_is_turned_back_is_followed(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refresh may be asked for before the browser has heard of the address that the last choice made."""
+    now = [100.0]
+    monkeypatch.setattr(session, "monotonic", lambda: now[0])
+    plant()
+    app = open_page(TRADE_OFFS, study="loops")
+    app.number_input(key="number-decode/ms_per_token").set_value(6.1).run()
+    before = app.query_params["budgets"]
+    app.number_input(key="number-kv/bytes_per_sequence").set_value(5.0).run()
+    both = app.query_params["budgets"]
+    assert before != both
+
+    app.query_params["budgets"] = before
+    app.run()
+    assert app.query_params["budgets"] == both
+    assert app.number_input(key="number-kv/bytes_per_sequence").value == 5.0
+
+    now[0] += session.LATE_SECONDS
+    app.query_params["budgets"] = before
+    app.run()
+    assert app.query_params["budgets"] == before
+    assert app.number_input(key="number-kv/bytes_per_sequence").value is None
