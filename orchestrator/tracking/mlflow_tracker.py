@@ -26,6 +26,8 @@ from orchestrator.tracking.tracked_run import Point, TrackedRun
 from workers.protocol import MetricReport
 
 _UP_TO_DATE = "bringing MLflow up to date"
+LATE_SECONDS = 1.0
+"""After failures, how long a service that nobody asks anything else has for requests that were given up."""
 
 
 class MlflowTracker:
@@ -82,7 +84,13 @@ class MlflowTracker:
         for trial in {**self._running, **self._still_running(study)}.values():
             self.finish_trial(trial)
         flusher, reconcile = self._flusher, self._reconciling(study, ())
-        flusher.act(_UP_TO_DATE, lambda moved: reconcile(moved) if flusher.doubtful else None)
+
+        def make_right(moved: Moved) -> None:
+            if flusher.doubtful:
+                time.sleep(LATE_SECONDS)
+                reconcile(moved)
+
+        flusher.act(_UP_TO_DATE, make_right)
         flusher.say(updates.study_ended(study, self._now()))
 
     def reconcile(self, study: StudyRecord, owned: Sequence[int] = ()) -> None:

@@ -11,7 +11,7 @@ from workers.config import BenchmarkConfig, DataConfig, ModelConfig, TrainConfig
 from workers.execution import execute
 from workers.protocol import BenchmarkRequest, TrialRequest
 
-model = ModelConfig(vocab_size=4, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+model = ModelConfig(vocab_size=4, hidden_size=32, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
                     num_key_value_heads=1, max_position_embeddings=32, **variant_knobs("plt") | dict(window=4))
 data = DataConfig(corpus="phop", seq_len=16, eval_sequences=4)
 trial = TrialRequest(attempt_id="t", model=model, data=data,
