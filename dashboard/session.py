@@ -102,15 +102,9 @@ def switch(label: str, field: str, options: Sequence[Any], value: Any, **how: An
     return _bound(st.segmented_control, field, value, label, options, required=True, **how)
 
 
-def show(key: str, value: Any) -> None:
-    """Have a widget show a value. Where it does already it is left alone: setting it would undo what is being typed."""
-    if key not in st.session_state or st.session_state[key] != value:
-        st.session_state[key] = value
-
-
 def _bound(widget: Callable[..., Any], field: str, value: Any, label: str, options: Sequence[Any], **how: Any) -> Any:
     key = f"choose-{field}"
-    show(key, value)
+    st.session_state[key] = value
     return widget(label, options, key=key, on_change=_write_back, args=(field, key), **how)
 
 

@@ -104,8 +104,8 @@ def _budget(view: StudyView, metric: str) -> None:
     shown = high if bound is None else min(high, max(low, bound / axis.scale))
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     slider, number = f"slide-{metric}", f"number-{metric}"
-    session.show(slider, shown)
-    session.show(number, None if bound is None else bound / axis.scale)
+    st.session_state[slider] = shown
+    st.session_state[number] = None if bound is None else bound / axis.scale
     left.slider(
         f"Spend at most · {axis.title}",
         low,
