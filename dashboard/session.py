@@ -43,11 +43,11 @@ def address() -> Address:
     """
     if _NEXT in st.session_state:
         go(st.session_state.pop(_NEXT))
-    remembered = st.session_state.get(_ADDRESS)
+    remembered: Address | None = st.session_state.get(_ADDRESS)
     said = st.query_params.to_dict()
     if remembered is not None and monotonic() - _left().get(_key(said), -math.inf) < LATE_SECONDS:
         st.query_params.from_dict(remembered.to_params())
-        return remembered  # type: ignore[no-any-return]  # the session holds what `go` put there
+        return remembered
     current = Address.from_params(said)
     return current.filled_from(remembered) if remembered is not None else current
 

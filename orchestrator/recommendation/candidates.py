@@ -16,7 +16,7 @@ from orchestrator.replicates import same_for_all_seeds
 
 MOST_CANDIDATES = 400
 """Configurations that are compared in pairs; of more, those with the best means."""
-_STOPPED, _UNFINISHED = "stopped by the pruner", "unfinished"
+STOPPED, _UNFINISHED = "stopped by the pruner", "unfinished"
 _SAME_LATENCY = 1.05
 """Latencies within this factor count as equal: measurements of one architecture differ by as much."""
 
@@ -56,7 +56,7 @@ def candidates(study: StudyRecord, objective: Objective, where: Sequence[str]) -
         if reason is not None:
             by_loops.setdefault(loops_of(one), Counter())[reason] += 1
     present = {loops_of(one) for one in kept}
-    cut_short = [one for one, reason in reasons if reason in (_STOPPED, _UNFINISHED) and loops_of(one) not in present]
+    cut_short = [one for one, reason in reasons if reason in (STOPPED, _UNFINISHED) and loops_of(one) not in present]
     return Candidates(
         kept=tuple(kept),
         left_out=dict(Counter(reason for _, reason in reasons if reason is not None)),
@@ -84,7 +84,7 @@ def _why_not(one: ConfigurationRecord, metric: str, where: Sequence[str]) -> str
     if not one.feasible or violated_constraints(where, means):
         return "breaks a constraint"
     if not one.complete:
-        return _STOPPED if any(trial.stopped_at is not None for trial in one.trials) else _UNFINISHED
+        return STOPPED if any(trial.stopped_at is not None for trial in one.trials) else _UNFINISHED
     return None if values_by_seed(one, metric) else _UNFINISHED
 
 

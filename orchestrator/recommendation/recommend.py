@@ -11,6 +11,7 @@ from orchestrator.paired import values_by_seed
 from orchestrator.recommendation.answer import Recommendation, Step
 from orchestrator.recommendation.candidates import (
     MOST_CANDIDATES,
+    STOPPED,
     Candidates,
     candidates,
     cheapest,
@@ -146,7 +147,7 @@ def _about_devices(study: StudyRecord) -> list[str]:
 
 def _about_the_answer(gains: LoopGains, found: Candidates, known: bool) -> list[str]:
     said = []
-    stopped = found.left_out.get("stopped by the pruner", 0)
+    stopped = found.left_out.get(STOPPED, 0)
     if stopped:
         were = "1 configuration was" if stopped == 1 else f"{stopped} configurations were"
         said.append(f"{were} stopped early by the pruner; the certainty is about those that were trained to the end")

@@ -109,9 +109,7 @@ def _compiler() -> list[str]:
     except ValueError as error:
         raise NativeUnavailableError(f"CXX is {named!r}: {error}; name a C++ compiler in it, or unset it") from error
     if not words or shutil.which(words[0]) is None:
-        raise NativeUnavailableError(
-            f"there is no C++ compiler {' '.join(words)!r}; install g++ or clang, or name one in CXX"
-        )
+        raise NativeUnavailableError(f"there is no C++ compiler {' '.join(words)!r}; install g++, or name one in CXX")
     return words
 
 
