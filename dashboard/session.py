@@ -1,8 +1,8 @@
 """What every page needs from Streamlit: the address, widgets bound to it, and the choice of a study.
 
 The address is kept twice: in the address bar, so that it can be copied, and in the session, because Streamlit empties
-the bar when the page changes. Widgets follow the address: each is set from it before it is drawn, and writes back on
-change.
+the bar when the page changes. Widgets follow the address: each shows what it says and writes back what a person
+changes.
 """
 
 import math
@@ -16,6 +16,7 @@ import streamlit as st
 
 from dashboard import formats, frames, palette
 from dashboard.address import Address, CurveAxis
+from dashboard.bound_widgets import bound
 from dashboard.loading import load_row, load_study, load_view, reader
 from orchestrator.errors import PltError, ServiceError
 from orchestrator.records import StudyRecord
@@ -88,30 +89,29 @@ def open_page(page: str, **changes: Any) -> None:
 
 
 def choice(label: str, field: str, options: Sequence[Any], value: Any, **how: Any) -> Any:
-    """A select box that shows `value` and writes what is chosen into a field of the address."""
-    return _bound(st.selectbox, field, value, label, options, **how)
+    """A select box that shows `value`, one of the options, and writes what is chosen into a field of the address."""
+    index = list(options).index(value)
+    return st.selectbox(label, options, index, **bound(f"choose-{field}", value, _writer(field)), **how)
 
 
 def several(label: str, field: str, options: Sequence[Any], value: Sequence[Any], **how: Any) -> list[Any]:
     """A box of several choices, bound to a field of the address that is a tuple."""
-    return list(_bound(st.multiselect, field, list(value), label, options, **how))
+    shown = list(value)
+    return list(st.multiselect(label, options, shown, **bound(f"choose-{field}", shown, _writer(field)), **how))
 
 
 def switch(label: str, field: str, options: Sequence[Any], value: Any, **how: Any) -> Any:
     """A row of buttons of which one is chosen, bound to a field of the address."""
-    return _bound(st.segmented_control, field, value, label, options, required=True, **how)
+    how |= bound(f"choose-{field}", value, _writer(field))
+    return st.segmented_control(label, options, default=value, required=True, **how)
 
 
-def _bound(widget: Callable[..., Any], field: str, value: Any, label: str, options: Sequence[Any], **how: Any) -> Any:
-    key = f"choose-{field}"
-    st.session_state[key] = value
-    return widget(label, options, key=key, on_change=_write_back, args=(field, key), **how)
+def _writer(field: str) -> Callable[[Any], None]:
+    def write(value: Any) -> None:
+        changes: dict[str, Any] = {field: tuple(value) if isinstance(value, list) else value}
+        turn_to(Address(**changes) if field == "study" else replace(address(), **changes))
 
-
-def _write_back(field: str, key: str) -> None:
-    value = st.session_state[key]
-    changes: dict[str, Any] = {field: tuple(value) if isinstance(value, list) else value}
-    turn_to(Address(**changes) if field == "study" else replace(address(), **changes))
+    return write
 
 
 def choose_study() -> StudyRecord | None:

@@ -6,11 +6,13 @@ the YAML editor are two views of one file. What a field may hold is judged by th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import streamlit as st
 
 from dashboard import formats, search_entry
+from dashboard.bound_widgets import bound
 from orchestrator.errors import SpecError
 from orchestrator.spec.edited import edited
 from orchestrator.spec.knobs import KNOBS
@@ -85,6 +87,14 @@ _BENCHMARK = (
     Field(path=("benchmark", "context"), label="Context", help="Tokens in the cache when latency is measured."),
 )
 
+_CONSTRAINTS = Field(
+    path=("constraints",),
+    label="Constraints",
+    many=True,
+    if_empty="decode/ms_per_token <= 12, kv/bytes_per_sequence <= 4MiB",
+    help=formats.TERMS["infeasible"],
+)
+
 
 def draw(plain: Mapping[str, Any]) -> None:
     """Draw the form for what the text says."""
@@ -110,18 +120,20 @@ def _section(title: str, fields: Sequence[Field], plain: Mapping[str, Any]) -> N
 
 
 def _field(field: Field, plain: Mapping[str, Any]) -> None:
-    key = "form-" + "/".join(field.path)
-    value = _value(plain, field.path)
+    name, value = "form-" + "/".join(field.path), _value(plain, field.path)
     if field.options:
         shown = str(value) if value is not None else field.options[0]
         options = list(dict.fromkeys((*field.options, shown)))
-        st.session_state[key] = shown
-        st.selectbox(field.label, options, key=key, help=field.help, on_change=_write, args=(field, key))
+        how = bound(name, shown, lambda typed: _write(field, typed))
+        st.selectbox(field.label, options, options.index(shown), help=field.help, **how)
         return
-    st.session_state[key] = _typed(value)
-    st.text_input(
-        field.label, key=key, help=field.help, placeholder=field.if_empty, on_change=_write, args=(field, key)
-    )
+    _text(field, name, value)
+
+
+def _text(field: Field, name: str, value: Any) -> None:
+    """A line of text that shows the value of a place, and writes there."""
+    how = bound(name, _typed(value), lambda typed: _write(field, typed))
+    st.text_input(field.label, _typed(value), help=field.help, placeholder=field.if_empty, **how)
 
 
 def _typed(value: Any) -> str:
@@ -137,8 +149,8 @@ def _value(plain: Mapping[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def _write(field: Field, key: str) -> None:
-    typed = str(st.session_state[key]).strip()
+def _write(field: Field, typed: str) -> None:
+    typed = typed.strip()
     value: Any = [search_entry.scalar(one) for one in typed.split(",") if one.strip()] if field.many else None
     if not field.many:
         value = typed if field.path in (("name",), ("question",)) else search_entry.scalar(typed)
@@ -164,14 +176,11 @@ def _search(plain: Mapping[str, Any]) -> None:
     for name, written in search.items():
         columns = st.columns([2, 4, 3, 1], vertical_alignment="bottom")
         columns[0].text_input("Knob", name, disabled=True, key=f"knob-{name}", help=formats.TERMS.get(name))
-        for column, kind, text in (
-            (columns[1], "values", search_entry.values_text(written)),
-            (columns[2], "when", search_entry.when_text(written)),
-        ):
-            key = f"search-{kind}-{name}"
-            st.session_state[key] = text
-            label = "Values" if kind == "values" else "Only when"
-            column.text_input(label, key=key, on_change=_write_search, args=(name,))
+        values, when = search_entry.values_text(written), search_entry.when_text(written)
+        how = bound(f"search-values-{name}", values, partial(_write_search, name, when=when))
+        columns[1].text_input("Values", values, **how)
+        how = bound(f"search-when-{name}", when, partial(_write_search, name, values))
+        columns[2].text_input("Only when", when, **how)
         columns[3].button(
             "",
             icon=":material/delete:",
@@ -197,8 +206,7 @@ def _add(name: str | None) -> None:
         put(("search", name), {"choices": choices})
 
 
-def _write_search(name: str) -> None:
-    values, when = (str(st.session_state[f"search-{kind}-{name}"]) for kind in ("values", "when"))
+def _write_search(name: str, values: str, when: str) -> None:
     put(("search", name), search_entry.entry(values, when))
 
 
@@ -220,32 +228,23 @@ def _objectives(plain: Mapping[str, Any]) -> None:
         if isinstance(one, Mapping) and "metric" in one
     }
     known = produced([_data(plain)], BenchmarkConfig() if "benchmark" in plain else None)
-    st.session_state["form-objectives"] = list(objectives)
+    chosen = list(objectives)
     left, right = st.columns(2)
     left.multiselect(
         "Objectives",
         list(dict.fromkeys((*known, *objectives))),
-        key="form-objectives",
+        chosen,
         format_func=formats.title,
-        on_change=_write_objectives,
-        args=(objectives,),
+        **bound("form-objectives", chosen, lambda metrics: _write_objectives(objectives, metrics)),
         help="What is traded off. Accuracy and speed are maximised, everything else is minimised; the YAML can say "
         "otherwise.",
     )
     constraints = plain.get("constraints")
-    st.session_state["form-constraints"] = _typed(constraints if isinstance(constraints, list) else None)
-    right.text_input(
-        "Constraints",
-        key="form-constraints",
-        placeholder="decode/ms_per_token <= 12, kv/bytes_per_sequence <= 4MiB",
-        on_change=_write,
-        args=(Field(path=("constraints",), label="Constraints", many=True), "form-constraints"),
-        help=formats.TERMS["infeasible"],
-    )
+    with right:
+        _text(_CONSTRAINTS, "form-constraints", constraints if isinstance(constraints, list) else None)
 
 
-def _write_objectives(before: Mapping[str, Any]) -> None:
-    metrics: Sequence[str] = st.session_state["form-objectives"]
+def _write_objectives(before: Mapping[str, Any], metrics: Sequence[str]) -> None:
     put(("objectives",), [{"metric": one, "direction": before.get(one) or _direction(one)} for one in metrics])
 
 

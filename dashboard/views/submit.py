@@ -7,6 +7,7 @@ import streamlit as st
 
 from dashboard import access, actions, session, spec_form, starting_points
 from dashboard.address import Address
+from dashboard.bound_widgets import bound
 from dashboard.loading import load_study, reader
 from dashboard.preview_text import preview_markdown
 from orchestrator.control import DriverOptions
@@ -89,12 +90,12 @@ def _load(chosen: tuple[str, str] | None, names: list[str]) -> None:
 def _edit() -> None:
     how = st.segmented_control("Edit as", ["Form", "YAML"], default="Form", required=True, key="edit-as")
     if how == "YAML":
-        st.session_state["yaml"] = st.session_state[spec_form.TEXT]
+        text = st.session_state[spec_form.TEXT]
         st.text_area(
             "Study file",
-            key="yaml",
+            text,
             height=620,
-            on_change=lambda: st.session_state.update({spec_form.TEXT: st.session_state["yaml"]}),
+            **bound("yaml", text, lambda typed: st.session_state.update({spec_form.TEXT: typed})),
             help="Checked whenever you leave the field or press Ctrl+Enter.",
         )
         return

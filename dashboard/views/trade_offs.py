@@ -12,6 +12,7 @@ import streamlit as st
 
 from dashboard import formats, frames, session
 from dashboard.advice import advise
+from dashboard.bound_widgets import bound
 from dashboard.growth_chart import growth_figure
 from dashboard.loading import REFRESH, load_view
 from dashboard.study_view import StudyView
@@ -100,38 +101,33 @@ def _budget(view: StudyView, metric: str) -> None:
     step = formats.nice_step((values.max() - values.min()) / axis.scale)
     low = float(values.min() / axis.scale // step * step)
     high = float((values.max() / axis.scale // step + 1) * step)
-    bound = session.address().budgets.get(metric)
-    shown = high if bound is None else min(high, max(low, bound / axis.scale))
+    most = session.address().budgets.get(metric)
+    shown = high if most is None else min(high, max(low, most / axis.scale))
+
+    def write(value: float | None) -> None:
+        limit = None if value is None else value * axis.scale
+        session.turn_to(session.address().with_budget(metric, limit))
+
     left, right = st.columns([3, 2], vertical_alignment="bottom")
-    slider, number = f"slide-{metric}", f"number-{metric}"
-    st.session_state[slider] = shown
-    st.session_state[number] = None if bound is None else bound / axis.scale
+    typed = None if most is None else most / axis.scale
     left.slider(
         f"Spend at most · {axis.title}",
         low,
         high,
-        key=slider,
+        shown,
         step=step,
-        on_change=_write_budget,
-        args=(metric, slider, axis.scale, high),
+        **bound(f"slide-{metric}", shown, lambda value: write(None if value >= high else value)),
         help="Moves the dashed line; what lies beyond it is faint and never called best.",
     )
     right.number_input(
         "At most",
-        key=number,
+        value=typed,
         placeholder="no limit",
-        on_change=_write_budget,
-        args=(metric, number, axis.scale, None),
+        **bound(f"number-{metric}", typed, write),
         min_value=0.0,
         step=step,
         format=None,
     )
-
-
-def _write_budget(metric: str, key: str, scale: float, no_limit: float | None) -> None:
-    value = st.session_state[key]
-    free = value is None or (no_limit is not None and value >= no_limit)
-    session.turn_to(session.address().with_budget(metric, None if free else value * scale))
 
 
 def _advice(view: StudyView, frame: pd.DataFrame, y: str, costs: Sequence[str]) -> None:

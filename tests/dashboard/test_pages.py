@@ -360,4 +360,4 @@ def test_an_address_bar_that_is_late_loses_nothing_and_one_that_is_turned_back_i
     app.query_params["budgets"] = before
     app.run()
     assert app.query_params["budgets"] == before
-    assert app.number_input(key="number-kv/bytes_per_sequence").value is None
+    assert [box.value for box in app.number_input if box.label == "At most"][-1] is None

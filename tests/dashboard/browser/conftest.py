@@ -34,10 +34,10 @@ Visit = Callable[..., Visitor]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A gesture that was missed is made again, four times at most: the first ones after a page was opened can be."""
+    """A busy machine may miss a test's patience; twice at most it is begun anew."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.flaky(reruns=4))
+            item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 @pytest.fixture(scope="session")
@@ -107,8 +107,12 @@ def visit(browser: Browser, address: str) -> Iterator[Visit]:
     """Open a page in a browser of its own; afterwards no page may have shown an exception."""
     visitors: list[Visitor] = []
 
-    def open_page(path: str, base: str = address, width: int = 1280) -> Visitor:
+    def open_page(
+        path: str, base: str = address, width: int = 1280, prepare: Callable[[Page], object] | None = None
+    ) -> Visitor:
         page: Page = browser.new_context(viewport={"width": width, "height": 900}).new_page()
+        if prepare is not None:
+            prepare(page)
         page.set_default_timeout(60_000)
         visitor = Visitor(page, base)
         visitors.append(visitor)

@@ -1,13 +1,62 @@
 """What a person does with the dashboard, in the words of the tests."""
 
 import re
+from time import monotonic
 from urllib.parse import parse_qs, urlparse
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, WebSocketRoute, expect
 
 expect.set_options(timeout=60_000)
 PATIENCE = 90_000
 """Milliseconds that a driver may take to start on a busy machine."""
+
+
+class Wire:
+    """What a page, not opened yet, and its server will say to each other; the server's words can be held up."""
+
+    def __init__(self, page: Page) -> None:
+        self._page, self._asked = page, 0
+        self._held: list[str | bytes] | None = None
+        self._browser: WebSocketRoute | None = None
+        page.route_web_socket(re.compile("/_stcore/stream"), self._connect)
+
+    def _connect(self, browser: WebSocketRoute) -> None:
+        server = browser.connect_to_server()
+        self._browser = browser
+        browser.on_message(lambda words: self._ask(server, words))
+        server.on_message(self._answer)
+
+    def _ask(self, server: WebSocketRoute, words: str | bytes) -> None:
+        self._asked += 1
+        server.send(words)
+
+    def _answer(self, words: str | bytes) -> None:
+        if self._held is not None:
+            self._held.append(words)
+        elif self._browser is not None:
+            self._browser.send(words)
+
+    def hold_up(self) -> None:
+        """Keep what the server says from now on."""
+        self._held = []
+
+    def until_asked(self, times: int) -> None:
+        """Wait until the page has asked so often since it was opened, and was answered as often."""
+        deadline = monotonic() + 60
+        while self._asked < times or not self._held:
+            assert monotonic() < deadline, f"the page asked {self._asked} times of {times}"
+            self._page.wait_for_timeout(50)
+
+    def let_go(self) -> None:
+        """Hand over what was kept."""
+        held, self._held = self._held or [], None
+        for words in held:
+            self._answer(words)
+
+    @property
+    def asked(self) -> int:
+        """How often the page has asked for something."""
+        return self._asked
 
 
 class Visitor:
@@ -68,9 +117,21 @@ class Visitor:
         """What the address bar holds."""
         return {name: values[0] for name, values in parse_qs(urlparse(self.page.url).query).items()}
 
-    def box(self, chart: int, right_of: float | None, left_of: float) -> None:
+    def chart(self, key: str) -> Locator:
+        """A chart by the name that the page gave it."""
+        return self.page.locator(f".st-key-{key} .js-plotly-plot")
+
+    def click_point(self, key: str) -> None:
+        """Click the first point of a chart."""
+        chart = self.chart(key)
+        chart.locator(".scatterlayer .trace .points path").first.hover(force=True)
+        expect(chart.locator(".hoverlayer .hovertext").first).to_be_visible()  # what is pointed at is clicked
+        self.page.mouse.down()
+        self.page.mouse.up()
+
+    def box(self, key: str, right_of: float | None, left_of: float) -> None:
         """Box-select the points of a chart between two places on its horizontal axis."""
-        plot = self.page.locator(".js-plotly-plot").nth(chart)
+        plot = self.chart(key)
         plot.scroll_into_view_if_needed()
         plot.hover()
         plot.locator(".modebar-btn[data-val=select]").click()

@@ -14,7 +14,7 @@ from orchestrator.home import Home
 from orchestrator.records import StudyRecord, StudyState, TrialState
 from orchestrator.studies import list_studies, read_study
 from tests.dashboard.browser.conftest import Visit
-from tests.dashboard.browser.looking import PATIENCE, Visitor
+from tests.dashboard.browser.looking import PATIENCE, Visitor, Wire
 from tests.dashboard.planting import plant_many, plant_study
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def test_submit_and_watch(visit: Visit, shared_home: Home) -> None:
 def test_choose_compare_and_share(visit: Visit, planted: StudyRecord, tmp_path: Path) -> None:
     visitor = visit("trade-offs?study=loops")
     visitor.says("9 configurations")
-    visitor.box(0, None, 6.15)  # between R=2 with window 8 and R=2 with window 64
+    visitor.box("chart-left", None, 6.15)  # between R=2 with window 8 and R=2 with window 64
     cheap = {
         one.fingerprint for one in group(planted) if one.metrics and one.metrics["decode/ms_per_token"].mean < 6.15
     }
@@ -106,13 +106,8 @@ def test_choose_compare_and_share(visit: Visit, planted: StudyRecord, tmp_path: 
 def test_a_click_chooses_a_point(visit: Visit) -> None:
     visitor = visit("trade-offs?study=loops")
     visitor.says("9 configurations")
-    point = visitor.page.locator(".js-plotly-plot").first.locator(".scatterlayer .trace .points path").first
-    chips = visitor.page.get_by_role("button", name=re.compile("^Remove "))
-    point.hover(force=True)
-    expect(visitor.page.locator(".hoverlayer .hovertext").first).to_be_visible()  # what is pointed at is clicked
-    visitor.page.mouse.down()
-    visitor.page.mouse.up()
-    expect(chips).to_have_count(1)
+    visitor.click_point("chart-left")
+    expect(visitor.page.get_by_role("button", name=re.compile("^Remove "))).to_have_count(1)
     expect(visitor.page).to_have_url(re.compile("picks="))
     assert len(visitor.parameters()["picks"].split("~")) == 1
 
@@ -121,7 +116,7 @@ def test_a_point_of_a_large_study_is_its_configuration(visit: Visit, shared_home
     study = plant_many(shared_home, "many", FEW + 1)
     visitor = visit("trade-offs?study=many")
     visitor.says(f"{FEW + 1} configurations")
-    visitor.box(0, None, 4.5)
+    visitor.box("chart-left", None, 4.5)
     expect(visitor.page.get_by_role("button", name=re.compile("^Remove "))).to_have_count(4)
     expect(visitor.page).to_have_url(re.compile("picks="))
     assert set(visitor.parameters()["picks"].split("~")) == {one.configuration for one in study.trials[:4]}
@@ -150,6 +145,35 @@ def test_a_budget_that_is_typed_while_the_page_is_drawn_is_not_lost(visit: Visit
     second.press("Enter")
     expect(visitor.page).to_have_url(re.compile("budgets=.*kv"))
     assert visitor.parameters()["budgets"].startswith("decode/ms_per_token:6.1~kv/bytes_per_sequence:")
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_browser_that_is_late_loses_no_choice(visit: Visit) -> None:
+    """It asks for a refresh before it has heard what came of a gesture, and reports its widgets as they were."""
+    wires: list[Wire] = []
+    visitor = visit("trade-offs?study=loops", prepare=lambda page: wires.append(Wire(page)))
+    (wire,) = wires
+    visitor.says("9 configurations")
+    visitor.chart("chart-left").locator(".points path").first.wait_for()
+    wire.hold_up()
+    asked = wire.asked
+    visitor.click_point("chart-left")
+    wire.until_asked(asked + 2)
+    wire.let_go()
+    chips = visitor.page.get_by_role("button", name=re.compile("^Remove "))
+    expect(chips).to_have_count(1)
+
+    wire.hold_up()
+    asked = wire.asked
+    budget = visitor.page.get_by_label("At most", exact=True).first
+    budget.fill("6.1")
+    budget.press("Tab")
+    wire.until_asked(asked + 2)
+    wire.let_go()
+    visitor.says(re.compile("Within these budgets: R=2 · window 8 · gate learned"))
+    expect(visitor.page).to_have_url(re.compile("budgets="))
+    assert visitor.parameters()["budgets"] == "decode/ms_per_token:6.1"
+    expect(chips).to_have_count(1)
 
 
 def test_stop_a_running_study(visit: Visit, shared_home: Home) -> None:
