@@ -18,16 +18,18 @@ from orchestrator.home import Home
 from orchestrator.records import StudyRecord
 from orchestrator.requests import RequestKind
 
-SUBMITTED = "submitted"
-"""Session state: the study that was submitted a moment ago, until its page is shown."""
 _SAID, _LAST = "said", "last-action"
 _DOUBLE_CLICK_SECONDS = 2.0
 
 Act = Callable[[Control, DriverOptions], str]
+Options = Callable[[], DriverOptions]
 
 
-def perform(study: StudyRecord, what: str, act: Act, options: DriverOptions) -> None:
-    """Do it, unless this was clicked a moment ago, and remember what to say about it."""
+def perform(study: StudyRecord, what: str, act: Act, options: Options) -> None:
+    """Do it, unless this was clicked a moment ago, and remember what to say about it.
+
+    What was typed just before the click is asked for now: the page may not have been drawn since.
+    """
     key, now = (study.name, what), time.monotonic()
     last = st.session_state.get(_LAST)
     if last is not None and last[0] == key and now - last[1] < _DOUBLE_CLICK_SECONDS:
@@ -42,7 +44,7 @@ def perform(study: StudyRecord, what: str, act: Act, options: DriverOptions) -> 
                 f"asked to {what} already; the driver answers at its next report",
             )
             return
-        said = act(Control(Home.from_environment(), study), options)
+        said = act(Control(Home.from_environment(), study), options())
     except PltError as error:
         st.session_state[_SAID] = (study.name, False, str(error))
         return
@@ -64,7 +66,11 @@ def control_bar(study: StudyRecord) -> None:
         st.caption("This dashboard is read-only.")
         return
     launch = DriverLaunch(Home.from_environment(), study.name)
-    options = _remembered(launch)
+    known = _remembered(launch)
+
+    def options() -> DriverOptions:
+        return known
+
     driven = study.driver is not None
     with st.container(horizontal=True, gap="small"):
         if driven:
@@ -76,11 +82,11 @@ def control_bar(study: StudyRecord) -> None:
                     study, RequestKind.PAUSE, "Pause", "pause", _PAUSE, lambda control, _: control.pause(), options
                 )
         else:
-            _start(study, "resume", "Resume", "play_arrow", lambda control, how: control.resume(how), options)
+            _start(study, "resume", "Resume", "play_arrow", lambda control, how: control.resume(how), known)
         if _untried(study):
             label = f"Retry {_untried(study)} failed"
-            _start(study, "retry_failed", label, "replay", lambda control, how: control.retry_failed(how), options)
-        _more(study, options)
+            _start(study, "retry_failed", label, "replay", lambda control, how: control.retry_failed(how), known)
+        _more(study, known)
         if st.button("Clone and edit", icon=":material/content_copy:", key=f"clone-{study.name}"):
             st.switch_page("views/submit.py", query_params={"from": study.name})
 
@@ -90,14 +96,14 @@ _PAUSE = "Running trials end at their next report and free their devices; the dr
 
 
 def _ask_once_more(
-    study: StudyRecord, kind: RequestKind, label: str, icon: str, why: str, act: Act, options: DriverOptions
+    study: StudyRecord, kind: RequestKind, label: str, icon: str, why: str, act: Act, options: Options
 ) -> None:
     with st.popover(label, icon=f":material/{icon}:"):
         st.write(why)
         _now(study, kind.value, f"Yes, {label.lower()} it", icon, act, options)
 
 
-def _now(study: StudyRecord, what: str, label: str, icon: str, act: Act, options: DriverOptions) -> None:
+def _now(study: StudyRecord, what: str, label: str, icon: str, act: Act, options: Options) -> None:
     st.button(
         label,
         icon=f":material/{icon}:",
@@ -111,20 +117,38 @@ def _now(study: StudyRecord, what: str, label: str, icon: str, act: Act, options
 def _start(study: StudyRecord, what: str, label: str, icon: str, act: Act, remembered: DriverOptions) -> None:
     """A driver may have to be started: ask how, then do it."""
     with st.popover(label, icon=f":material/{icon}:"):
-        options = remembered if study.driver is not None else choose_options(f"{what}-{study.name}", remembered)
-        _now(study, what, f"Yes, {label.lower()}", icon, act, options)
+        _now(study, what, f"Yes, {label.lower()}", icon, act, _choose(study, what, remembered))
 
 
 def _more(study: StudyRecord, remembered: DriverOptions) -> None:
     with st.popover("More budget", icon=":material/add:"):
-        configurations = st.number_input(
+        key = f"budget-{study.name}"
+        st.number_input(
             "Configurations over the study's whole life",
             min_value=study.budget + 1,
             value=study.budget + max(1, study.budget // 2),
-            key=f"budget-{study.name}",
+            key=key,
         )
-        options = remembered if study.driver is not None else choose_options(f"budget-{study.name}", remembered)
-        _now(study, "budget", "Allow them", "add", lambda control, how: control.allow(configurations, how), options)
+        options = _choose(study, "budget", remembered)
+
+        def allow(control: Control, how: DriverOptions) -> str:
+            return control.allow(st.session_state[key], how)
+
+        _now(study, "budget", "Allow them", "add", allow, options)
+
+
+def _choose(study: StudyRecord, what: str, remembered: DriverOptions) -> Options:
+    """How a driver is to be started, once the button is clicked; a running one stays as it is."""
+    if study.driver is not None:
+        return lambda: remembered
+    key = f"{what}-{study.name}"
+    choose_options(key, remembered)
+
+    def chosen() -> DriverOptions:
+        backend = st.session_state[f"backend-{key}"] or remembered.backend
+        return DriverOptions(backend=backend, address=st.session_state.get(f"address-{key}") or None)
+
+    return chosen
 
 
 def choose_options(key: str, remembered: DriverOptions | None = None) -> DriverOptions:

@@ -7,19 +7,23 @@ the YAML editor are two views of one file. What a field may hold is judged by th
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import streamlit as st
 
 from dashboard import formats, search_entry
 from dashboard.bound_widgets import bound
 from orchestrator.errors import SpecError
+from orchestrator.spec.document import read_document
 from orchestrator.spec.edited import edited
 from orchestrator.spec.knobs import KNOBS
 from orchestrator.spec.metrics import produced
 from workers.config import BenchmarkConfig, DataConfig
 from workers.config.variants import VARIANTS
 
+FILE = Path("study.yaml")
+"""How the text is called in messages; its folder is where the dashboard was started."""
 TEXT = "spec-text"
 """Session state: the text of the study file."""
 _LARGER_IS_BETTER = ("accuracy", "tokens_per_second", "roofline_fraction")
@@ -94,6 +98,14 @@ _CONSTRAINTS = Field(
     if_empty="decode/ms_per_token <= 12, kv/bytes_per_sequence <= 4MiB",
     help=formats.TERMS["infeasible"],
 )
+
+
+def said(text: str) -> dict[str, Any] | None:
+    """What a text says, checked or not; None when it is no YAML."""
+    try:
+        return read_document(FILE, text=text).data
+    except SpecError:
+        return None
 
 
 def draw(plain: Mapping[str, Any]) -> None:
@@ -177,9 +189,9 @@ def _search(plain: Mapping[str, Any]) -> None:
         columns = st.columns([2, 4, 3, 1], vertical_alignment="bottom")
         columns[0].text_input("Knob", name, disabled=True, key=f"knob-{name}", help=formats.TERMS.get(name))
         values, when = search_entry.values_text(written), search_entry.when_text(written)
-        how = bound(f"search-values-{name}", values, partial(_write_search, name, when=when))
+        how = bound(f"search-values-{name}", values, partial(_write_search, name, "values"))
         columns[1].text_input("Values", values, **how)
-        how = bound(f"search-when-{name}", when, partial(_write_search, name, values))
+        how = bound(f"search-when-{name}", when, partial(_write_search, name, "when"))
         columns[2].text_input("Only when", when, **how)
         columns[3].button(
             "",
@@ -196,17 +208,22 @@ def _search(plain: Mapping[str, Any]) -> None:
 def _add_knob(names: Sequence[str]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         chosen = st.selectbox("Add a knob", names, index=None, placeholder="search another knob", key="add-knob")
-        st.button("Add", icon=":material/add:", disabled=chosen is None, on_click=_add, args=(chosen,))
+        st.button("Add", icon=":material/add:", disabled=chosen is None, on_click=_add)
 
 
-def _add(name: str | None) -> None:
+def _add() -> None:
     """A first entry that the checks accept as far as a knob's kind tells."""
+    name: str | None = st.session_state["add-knob"]
     if name is not None:
         choices = [1, 2] if KNOBS[name].numeric else ["plt", "loop"] if name == "variant" else []
         put(("search", name), {"choices": choices})
 
 
-def _write_search(name: str, values: str, when: str) -> None:
+def _write_search(name: str, kind: Literal["values", "when"], typed: str) -> None:
+    """One half of an entry; the other half stays as the text has it now."""
+    written = _value(said(st.session_state[TEXT]) or {}, ("search", name))
+    values = typed if kind == "values" else search_entry.values_text(written)
+    when = typed if kind == "when" else search_entry.when_text(written)
     put(("search", name), search_entry.entry(values, when))
 
 

@@ -18,7 +18,6 @@ _FRONT_ROWS = 20
 @st.fragment(run_every=REFRESH)
 def render() -> None:
     """Draw the page, again every few seconds."""
-    st.session_state.pop(actions.SUBMITTED, None)
     study = session.choose_study()
     if study is None:
         return

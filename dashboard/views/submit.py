@@ -1,7 +1,6 @@
 """Page: a new study from a form or as YAML, checked while it is written, told what it will cost, and submitted once."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import streamlit as st
 
@@ -16,10 +15,8 @@ from orchestrator.home import Home
 from orchestrator.preview import Preview, preview
 from orchestrator.records import StudyRecord
 from orchestrator.spec import StudySpec, load_spec
-from orchestrator.spec.document import read_document
 from orchestrator.submission import submit
 
-_FILE = Path("study.yaml")  # how the text is called in messages; its folder is where the dashboard was started
 _EARLIER = 8  # studies whose trials tell how fast this machine is
 
 
@@ -31,15 +28,16 @@ class _Checked:
     problems: tuple[str, ...]
 
 
+@st.fragment
 def render() -> None:
-    """Draw the page; nothing here refreshes by itself, so that nobody's typing is disturbed."""
+    """Draw the page; nothing here refreshes by itself, so that nobody's typing is disturbed.
+
+    A fragment, though it is the whole page: what is typed while a fragment runs waits until it is done, whereas the run
+    of a page is broken off, even while it writes down what was typed before.
+    """
     if access.read_only():
         st.error("This dashboard is read-only: studies are submitted elsewhere.")
         return
-    if started := st.session_state.get(actions.SUBMITTED):  # forgotten by the page that it leads to
-        target = Address(study=started)
-        session.go(target)
-        st.switch_page("views/study.py", query_params=target.to_params())
     _start_from()
     checked = _check(st.session_state[spec_form.TEXT])
     left, right = st.columns([5, 2], gap="large")
@@ -82,7 +80,7 @@ def _load(chosen: tuple[str, str] | None, names: list[str]) -> None:
         st.toast(str(error), icon=":material/error:")
         return
     st.session_state[spec_form.TEXT] = text
-    plain = _plain(text)
+    plain = spec_form.said(text)
     if plain is not None and kind == "example" and str(plain.get("name")) in names:
         spec_form.put(("name",), starting_points.free_name(str(plain["name"]), names))
 
@@ -99,32 +97,24 @@ def _edit() -> None:
             help="Checked whenever you leave the field or press Ctrl+Enter.",
         )
         return
-    plain = _plain(st.session_state[spec_form.TEXT])
+    plain = spec_form.said(st.session_state[spec_form.TEXT])
     if plain is None:
         st.warning("The text cannot be read as YAML; mend it there first.")
         return
     spec_form.draw(plain)
 
 
-def _plain(text: str) -> dict[str, object] | None:
-    """What the text says, checked or not; None when it is no YAML."""
-    try:
-        return read_document(_FILE, text=text).data
-    except SpecError:
-        return None
-
-
 @st.cache_resource(max_entries=32, show_spinner=False)
 def _check(text: str) -> _Checked:
     try:
-        return _Checked(load_spec(_FILE, text=text), ())
+        return _Checked(load_spec(spec_form.FILE, text=text), ())
     except SpecError as error:
         return _Checked(None, tuple(str(error).splitlines()))
 
 
 @st.cache_data(ttl=60, max_entries=32, show_spinner="Looking at the search space ...")
 def _preview(home: Home, text: str) -> Preview:
-    return preview(load_spec(_FILE, text=text), _earlier(home))
+    return preview(load_spec(spec_form.FILE, text=text), _earlier(home))
 
 
 def _earlier(home: Home) -> list[StudyRecord]:
@@ -148,7 +138,7 @@ def _tell(checked: _Checked) -> None:
             place, _, message = problem.partition(": ")
             st.markdown(f"`{place}` {message}")
         actions.choose_options("submit")  # stays where it is, so that what was chosen is kept
-        st.button("Start the study", type="primary", disabled=True, width="stretch")
+        st.button("Start the study", type="primary", disabled=True, width="stretch", key="start")
         return
     st.success("The study file is valid.", icon=":material/check:")
     st.markdown(preview_markdown(_preview(Home.from_environment(), text)))
@@ -156,25 +146,20 @@ def _tell(checked: _Checked) -> None:
     if taken:
         st.info(f"A study {spec.name} exists already; an equal file opens it, another one needs another name.")
     options = actions.choose_options("submit")
-    st.button(
-        "Open the study" if taken else "Start the study",
-        type="primary",
-        icon=":material/play_arrow:",
-        width="stretch",
-        on_click=_submit,
-        args=(text, options),
-    )
-    if said := st.session_state.pop("submit-said", None):
-        st.error(said, icon=":material/error:")
+    label = "Open the study" if taken else "Start the study"
+    if st.button(label, type="primary", icon=":material/play_arrow:", width="stretch", key="start"):
+        _submit(text, options)
 
 
 def _submit(text: str, options: DriverOptions) -> None:
     try:
         access.require_writable()
-        done = submit(Home.from_environment(), load_spec(_FILE, text=text), options)
-        st.session_state[actions.SUBMITTED] = done.study
+        target = Address(study=submit(Home.from_environment(), load_spec(spec_form.FILE, text=text), options).study)
     except PltError as error:
-        st.session_state["submit-said"] = str(error)
+        st.error(str(error), icon=":material/error:")
+        return
+    session.go(target)
+    st.switch_page("views/study.py", query_params=target.to_params())
 
 
 if __name__ == "__main__":

@@ -12,51 +12,65 @@ PATIENCE = 90_000
 
 
 class Wire:
-    """What a page, not opened yet, and its server will say to each other; the server's words can be held up."""
+    """What a page, not opened yet, and its server will say to each other; either's words can be held up."""
 
     def __init__(self, page: Page) -> None:
-        self._page, self._asked = page, 0
-        self._held: list[str | bytes] | None = None
+        self._page, self.asked = page, 0
+        self._questions: list[str | bytes] | None = None
+        self._answers: list[str | bytes] | None = None
         self._browser: WebSocketRoute | None = None
+        self._server: WebSocketRoute | None = None
         page.route_web_socket(re.compile("/_stcore/stream"), self._connect)
 
     def _connect(self, browser: WebSocketRoute) -> None:
-        server = browser.connect_to_server()
-        self._browser = browser
-        browser.on_message(lambda words: self._ask(server, words))
-        server.on_message(self._answer)
+        self._browser, self._server = browser, browser.connect_to_server()
+        browser.on_message(self._ask)
+        self._server.on_message(self._answer)
 
-    def _ask(self, server: WebSocketRoute, words: str | bytes) -> None:
-        self._asked += 1
-        server.send(words)
+    def _ask(self, words: str | bytes) -> None:
+        self.asked += 1
+        if self._questions is not None:
+            self._questions.append(words)
+        elif self._server is not None:
+            self._server.send(words)
 
     def _answer(self, words: str | bytes) -> None:
-        if self._held is not None:
-            self._held.append(words)
+        if self._answers is not None:
+            self._answers.append(words)
         elif self._browser is not None:
             self._browser.send(words)
 
-    def hold_up(self) -> None:
+    def hold_answers(self) -> None:
         """Keep what the server says from now on."""
-        self._held = []
+        self._answers = []
+
+    def hold_questions(self) -> None:
+        """Keep what the page asks from now on."""
+        self._questions = []
 
     def until_asked(self, times: int) -> None:
-        """Wait until the page has asked so often since it was opened, and was answered as often."""
+        """Wait until the page has asked so often since it was opened."""
         deadline = monotonic() + 60
-        while self._asked < times or not self._held:
-            assert monotonic() < deadline, f"the page asked {self._asked} times of {times}"
+        while self.asked < times:
+            assert monotonic() < deadline, f"the page asked {self.asked} times of {times}"
+            self._page.wait_for_timeout(50)
+
+    def until_answered(self) -> None:
+        """Wait until an answer is being held."""
+        deadline = monotonic() + 60
+        while not self._answers:
+            assert monotonic() < deadline, "the server said nothing"
             self._page.wait_for_timeout(50)
 
     def let_go(self) -> None:
-        """Hand over what was kept."""
-        held, self._held = self._held or [], None
-        for words in held:
+        """Hand over all that was kept, at once."""
+        questions, answers = self._questions or [], self._answers or []
+        self._questions = self._answers = None
+        self.asked -= len(questions)
+        for words in questions:
+            self._ask(words)
+        for words in answers:
             self._answer(words)
-
-    @property
-    def asked(self) -> int:
-        """How often the page has asked for something."""
-        return self._asked
 
 
 class Visitor:

@@ -12,7 +12,7 @@ from orchestrator.configurations import group
 from orchestrator.export import exported
 from orchestrator.home import Home
 from orchestrator.records import StudyRecord, StudyState, TrialState
-from orchestrator.studies import list_studies, read_study
+from orchestrator.studies import list_studies, read_spec, read_study
 from tests.dashboard.browser.conftest import Visit
 from tests.dashboard.browser.looking import PATIENCE, Visitor, Wire
 from tests.dashboard.planting import plant_many, plant_study
@@ -155,25 +155,57 @@ def test_a_browser_that_is_late_loses_no_choice(visit: Visit) -> None:
     (wire,) = wires
     visitor.says("9 configurations")
     visitor.chart("chart-left").locator(".points path").first.wait_for()
-    wire.hold_up()
+    wire.hold_answers()
     asked = wire.asked
     visitor.click_point("chart-left")
+    wire.until_answered()
     wire.until_asked(asked + 2)
     wire.let_go()
     chips = visitor.page.get_by_role("button", name=re.compile("^Remove "))
     expect(chips).to_have_count(1)
 
-    wire.hold_up()
+    wire.hold_answers()
     asked = wire.asked
     budget = visitor.page.get_by_label("At most", exact=True).first
     budget.fill("6.1")
     budget.press("Tab")
+    wire.until_answered()
     wire.until_asked(asked + 2)
     wire.let_go()
     visitor.says(re.compile("Within these budgets: R=2 · window 8 · gate learned"))
     expect(visitor.page).to_have_url(re.compile("budgets="))
     assert visitor.parameters()["budgets"] == "decode/ms_per_token:6.1"
     expect(chips).to_have_count(1)
+
+
+def test_what_is_typed_fast_is_all_submitted(visit: Visit, shared_home: Home) -> None:
+    """Every field is left, and the study started, before the page was drawn anew even once."""
+    wires: list[Wire] = []
+    visitor = visit("submit", prepare=lambda page: wires.append(Wire(page)))
+    (wire,) = wires
+    visitor.says("The study file is valid.")
+    visitor.choose("local")
+    typed = {"Name": "fast", "Tokens per trial": "4k", "Configurations": "1", "Width when decoding": "64"}
+    typed |= {"Layers when decoding": "1", "Context": "64", "Seeds": "3, 4"}
+    wire.hold_questions()
+    asked = wire.asked
+    for label, value in typed.items():
+        field = visitor.page.get_by_label(label, exact=True).first
+        field.fill(value)
+        field.press("Tab")
+    values = visitor.page.get_by_label("Values", exact=True).first
+    values.fill("2")
+    values.press("Tab")
+    visitor.button("Start the study").click()
+    wire.until_asked(asked + len(typed) + 2)
+    wire.let_go()
+    visitor.page.wait_for_url(re.compile(r"/study\?study=fast"), timeout=PATIENCE)
+    spec, _ = read_spec(shared_home, "fast")
+    assert (spec.train.tokens, spec.budget.configurations, spec.seeds) == (4_000, 1, (3, 4))
+    assert spec.search["num_loops"].every() == (2,)
+    assert spec.benchmark is not None
+    benchmark = spec.benchmark
+    assert (benchmark.model.d_model, benchmark.model.num_layers, benchmark.context) == (64, 1, 64)
 
 
 def test_stop_a_running_study(visit: Visit, shared_home: Home) -> None:
