@@ -25,6 +25,8 @@ from orchestrator.spec.written_file import to_text
 _ADDRESS, _NEXT, _LEFT = "address", "next-address", "left-addresses"
 LATE_SECONDS = 3.0
 """For so long the address bar may say what it said before."""
+CLICKABLE: dict[str, Any] = {"on_select": "rerun", "selection_mode": ["single-row", "single-cell"]}
+"""How a table is drawn whose rows lead somewhere."""
 _Key = tuple[tuple[str, str], ...]
 STUDY_PAGES = (
     ("trade_offs", "Trade-offs", "scatter_plot"),
@@ -162,6 +164,13 @@ def written_columns(columns: Mapping[str, frames.Column]) -> dict[str, Any]:
         else st.column_config.NumberColumn(column.title, format=column.format, help=column.help)
         for name, column in columns.items()
     }
+
+
+def clicked_row(table: Any) -> int | None:
+    """The row that a person clicked, on its box or on any cell, of what a table drawn with `CLICKABLE` returned."""
+    selection = table["selection"]
+    rows = [*selection["rows"], *(row for row, _ in selection["cells"])]
+    return int(rows[0]) if rows else None
 
 
 def badge(state: str, message: str = "") -> None:

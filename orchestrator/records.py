@@ -145,4 +145,4 @@ class StudyRecord:
     driver: str | None = None
     """`host:pid` of the living driver, if there is one."""
     message: str = ""
-    """Why it ended, for instance `every point evaluated`."""
+    """Why it ended, for instance `every point tried`."""

@@ -180,7 +180,7 @@ class Study:
         """Why `ask` has nothing more to give."""
         known = len(self._table.configurations)
         if self._space.size is not None and known >= self._space.size:
-            why = f"every point evaluated ({known} configurations"
+            why = f"every point tried ({known} configurations"
         elif known >= self._spec.budget.configurations:
             why = f"budget spent ({known} configurations"
         else:

@@ -31,14 +31,13 @@ def render() -> None:
         frame[list(_SHOWN)].style.map(_state_style, subset=["state"]),
         key="studies",
         hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
+        **session.CLICKABLE,
         column_config=_columns(),
         alt="Every study with its state, progress and best result",
     )
     _below(frame)
-    if selected := event["selection"]["rows"]:
-        target = Address(study=str(frame["study"].iloc[selected[0]]))
+    if (row := session.clicked_row(event)) is not None:
+        target = Address(study=str(frame["study"].iloc[row]))
         session.go(target)
         st.switch_page("views/study.py", query_params=target.to_params())
 
@@ -68,7 +67,7 @@ def _totals(frame: pd.DataFrame) -> None:
 
 def _below(frame: pd.DataFrame) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption("Click the box at the left of a row to open the study. All times are UTC.")
+        st.caption("Click a row to open the study. All times are UTC.")
         st.download_button(
             "CSV",
             frame.drop(columns="ends").to_csv(index=False),

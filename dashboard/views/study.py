@@ -127,13 +127,12 @@ def _failures(study: StudyRecord) -> None:
         frame,
         key="failures",
         hide_index=True,
-        on_select="rerun",
-        selection_mode="single-row",
+        **session.CLICKABLE,
         alt="Failed trials, newest first, with reason and message",
     )
-    st.caption("Click the box at the left of a row to see why.")
-    if rows := event["selection"]["rows"]:
-        session.open_page("trial", trial=int(frame["trial"].iloc[rows[0]]))
+    st.caption("Click a row to see why.")
+    if (row := session.clicked_row(event)) is not None:
+        session.open_page("trial", trial=int(frame["trial"].iloc[row]))
 
 
 def _links() -> None:

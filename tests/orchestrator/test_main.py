@@ -74,7 +74,7 @@ def test_a_study_runs_and_every_command_reads_it(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", study_file(tmp_path), "--backend", "local", "--quiet"]) == 0
-    assert "every point evaluated" in capsys.readouterr().out
+    assert "every point tried" in capsys.readouterr().out
     assert main(["export", "command-line", "--format", "json"]) == 0
     trials = json.loads(capsys.readouterr().out)
     assert [

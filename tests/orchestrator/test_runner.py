@@ -107,7 +107,7 @@ def test_every_point_is_trained_once_and_measured_once_per_architecture(tmp_path
     work = Work()
     record = Driven(tmp_path, spec(seeds=[0, 1]), work).record
     assert record.state is StudyState.COMPLETE
-    assert "every point evaluated" in record.message
+    assert "every point tried" in record.message
     assert len(work.benchmarks) == 5
     assert len(work.trials) == 10
     assert [trial.state for trial in record.trials] == [TrialState.COMPLETE] * 10

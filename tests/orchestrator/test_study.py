@@ -120,9 +120,7 @@ def test_a_trial_is_recorded_whole(make_spec: MakeSpec, home: Home) -> None:
     assert trial.ended.tzinfo is not None
 
 
-@pytest.mark.parametrize(
-    ("budget", "expected", "why"), [(4, 4, "budget spent (4"), (50, 9, "every point evaluated (9")]
-)
+@pytest.mark.parametrize(("budget", "expected", "why"), [(4, 4, "budget spent (4"), (50, 9, "every point tried (9")])
 def test_the_budget_is_a_total(make_spec: MakeSpec, home: Home, budget: int, expected: int, why: str) -> None:
     """Killed and continued at every point: the number of distinct configurations is exact."""
     spec = make_spec(budget={"configurations": budget}, seeds=[0, 1], replicate="all", sampler={"name": "tpe"})
@@ -324,10 +322,10 @@ def test_only_a_living_driver_shows_running(make_spec: MakeSpec, home: Home) -> 
     assert (dead.state, dead.driver, dead.trials[0].state) == (StudyState.INTERRUPTED, None, TrialState.WAITING)
     assert "`plt resume small` continues it" in dead.message
     assert dead.created == datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)
-    study.set_state(StudyState.COMPLETE, "every point evaluated")
+    study.set_state(StudyState.COMPLETE, "every point tried")
     assert (read_study(home, "small").state, read_study(home, "small").message) == (
         StudyState.COMPLETE,
-        "every point evaluated",
+        "every point tried",
     )
 
 

@@ -211,7 +211,7 @@ def test_the_command_prints_a_study_that_nobody_drives_once(
     assert main(["watch", "small", "--json"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [json.loads(line)["trials"]["FAIL"] for line in lines] == [1]
-    driver.study.set_state(StudyState.COMPLETE, "every point evaluated")
+    driver.study.set_state(StudyState.COMPLETE, "every point tried")
     assert main(["watch", "small"]) == 0
     assert "resume" not in capsys.readouterr().out
     assert main(["watch", "smal"]) == 2

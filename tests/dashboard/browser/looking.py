@@ -143,6 +143,11 @@ class Visitor:
         self.page.mouse.down()
         self.page.mouse.up()
 
+    def click_cell(self, alt: str, row: int, x: float) -> None:
+        """Click into a row of a table, so many pixels from its left edge; rows count from 0 below the head."""
+        table = self.page.get_by_label(alt).locator("canvas").first
+        table.click(position={"x": x, "y": 35 * (row + 1) + 17}, force=True)
+
     def box(self, key: str, right_of: float | None, left_of: float) -> None:
         """Box-select the points of a chart between two places on its horizontal axis."""
         plot = self.chart(key)

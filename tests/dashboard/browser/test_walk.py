@@ -102,6 +102,16 @@ def test_choose_compare_and_share(visit: Visit, planted: StudyRecord, tmp_path: 
     second.says(re.compile("Sure at 95 %: R=3 is the smallest loop count from which no larger one pays"))
 
 
+def test_a_click_on_a_name_opens_the_study_and_one_on_a_failure_its_trial(visit: Visit, shared_home: Home) -> None:
+    plant_study(shared_home, "newest", failing={7})
+    visitor = visit("")
+    visitor.click_cell("Every study with its state, progress and best result", row=0, x=60)
+    visitor.page.wait_for_url(re.compile(r"/study\?study="))
+    visitor.go("study?study=newest")
+    visitor.click_cell("Failed trials, newest first, with reason and message", row=0, x=60)
+    visitor.page.wait_for_url(re.compile(r"/trial\?study=newest&.*trial=7|/trial\?trial=7.*study=newest"))
+
+
 @pytest.mark.usefixtures("planted")
 def test_a_click_chooses_a_point(visit: Visit) -> None:
     visitor = visit("trade-offs?study=loops")
