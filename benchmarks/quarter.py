@@ -9,8 +9,8 @@ platform's own runner, pruner, sampler, seeds and storage, on a backend that ans
 deterministic; they differ in which seed comes first and in the sampler's seed.
 
 The truth is the full grid: what `plt recommend` says of it, and its front. Methods: the platform (`moasha`; seeds where
-they can change the recommendation, or where `replicate: undecided` puts them), and without pruning `random` and `tpe`,
-with one seed each or with five. Every method ends when it has spent `BUDGET` of the full grid's training tokens, or
+they can change the recommendation, or where `replicate: undecided` puts them; or without pruning, every configuration
+once and then such seeds), and without pruning `random` and `tpe`, with one seed each or with five. Every method ends when it has spent `BUDGET` of the full grid's training tokens, or
 earlier when it has nothing more to ask.
 
     answer       replays whose loop count is the truth's; sure: those that claim 95 %; wrong: sure, and another answer
@@ -73,6 +73,7 @@ class Method:
 
 METHODS = (
     Method("platform", {"pruner": PRUNER, "replicate": "answer", "sampler": {"name": "random"}}),
+    Method("platform, no pruner", {"replicate": "answer", "sampler": {"name": "random"}}),
     Method("platform, front's seeds", {"pruner": PRUNER, "replicate": "undecided", "sampler": {"name": "random"}}),
     Method("random, one seed", {"sampler": {"name": "random"}}, seeds=1),
     Method("random, five seeds", {"sampler": {"name": "random"}}, configurations=4),
