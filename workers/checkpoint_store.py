@@ -192,7 +192,7 @@ def refuse_address(address: str) -> None:
 
     match = _ADDRESS.fullmatch(address)
     if match is None or "::" in address:
-        shown = _PLAIN.sub("//***@", address).partition("?")[0]
+        shown = f"{address.partition('://')[0]}://***" if re.search("[?#@]", address) else address
         raise StoreError(
             f"{VARIABLE} is {shown!r}; give PROTOCOL://PLACE without user, key or options, such as s3://bucket/prefix "
             "or file:///shared/folder: keys come from variables such as AWS_ACCESS_KEY_ID"

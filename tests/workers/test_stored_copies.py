@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import fsspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from trials import STEPS, Clock, Unbroken, attempt, countdown, exact, files, make_trial, run, same, weights
+from trials import Unbroken, attempt, countdown, exact, files, make_trial, run, same, weights
 
 from workers import stored_copies
 from workers.attempt_folder import AttemptFolder
@@ -98,8 +97,9 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_copies, "WAITS", (0.0,))
 
 
+@pytest.mark.usefixtures("no_waiting")
 def test_while_the_store_is_away_it_trains_on_and_says_so(
-    trial: TrialRequest, unbroken: Unbroken, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_waiting: None
+    trial: TrialRequest, unbroken: Unbroken, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, whole, _ = unbroken
     store = tmp_path / "store"
@@ -176,7 +176,7 @@ def test_what_is_not_whole_in_the_store_is_skipped_and_said(
     assert after - before <= {tmp_path / "b"}
 
 
-def test_a_state_of_a_strange_name_is_not_looked_at(trial: TrialRequest, tmp_path: Path) -> None:
+def test_a_state_of_a_strange_name_is_not_looked_at(trial: TrialRequest) -> None:
     run(trial, countdown(12))
     state = newest(trial, "whole.json").parent
     shutil.copytree(state, state.with_name("step-999999999-x"))
