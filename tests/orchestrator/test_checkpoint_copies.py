@@ -23,6 +23,7 @@ from orchestrator.study import Study
 from orchestrator.tracking.memory_tracker import MemoryTracker
 from tests.orchestrator import lost_machines
 from tests.orchestrator.seaweed import BUCKET, SECRET, Store
+from workers.checkpoint_store import CheckpointStore
 
 WALL_CLOCK = {"train/seconds", "train/tokens_per_second"}
 
@@ -163,6 +164,57 @@ def test_doctor_says_where_checkpoints_go(tmp_path: Path, monkeypatch: pytest.Mo
     refused = checkpoints(Home(tmp_path))
     assert not refused.ok
     assert "unset PLT_CHECKPOINTS" in refused.detail
+
+
+def planted(folder: Path, *names: str) -> None:
+    """Put sets into the store of study `small`."""
+    store = CheckpointStore(f"file://{folder}/store/small/trials")
+    for name in names:
+        (folder / "set").mkdir(exist_ok=True)
+        (folder / "set" / "file").write_text("text", encoding="utf-8")
+        store.put(folder / "set", name)
+
+
+def left(folder: Path) -> set[str]:
+    root = folder / "store" / "small" / "trials"
+    return {str(path.parent.relative_to(root)) for path in root.rglob("whole.json")}
+
+
+STEP = "step-000000004"
+MODELS = {f"0/attempt-1/best/{STEP}", f"0/attempt-2/checkpoint/{STEP}"}
+
+
+def test_states_of_finished_trials_are_deleted_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLT_CHECKPOINTS", f"file://{tmp_path}/store")
+    states = {f"{trial}/attempt-{attempt}/state/{STEP}" for trial, attempt in ((0, 1), (0, 2), (1, 1), (2, 1), (12, 1))}
+    planted(tmp_path, *states, *MODELS)
+    notices: list[str] = []
+    with discarding(Home(tmp_path), "small", [0, 7], notices.append) as discard:
+        discard(2)
+    assert left(tmp_path) == MODELS | {f"1/attempt-1/state/{STEP}", f"12/attempt-1/state/{STEP}"}
+    assert notices == []
+
+
+def test_what_cannot_be_deleted_is_said_and_deleted_by_the_next_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLT_CHECKPOINTS", f"file://{tmp_path}/store")
+    planted(tmp_path, f"1/attempt-1/state/{STEP}", *MODELS)
+    (tmp_path / "store").rename(tmp_path / "away")
+    (tmp_path / "store").touch()
+    notices: list[str] = []
+    with discarding(Home(tmp_path), "small", [], notices.append) as discard:
+        discard(1)
+    (notice,) = notices
+    assert "the next driver of the study deletes them" in notice
+    (tmp_path / "store").unlink()
+    (tmp_path / "away").rename(tmp_path / "store")
+    with discarding(Home(tmp_path), "small", [1], notices.append):
+        pass
+    assert left(tmp_path) == MODELS
+    assert len(notices) == 1
 
 
 def kinds_in_the_store() -> set[str]:
