@@ -153,7 +153,7 @@ class CheckpointStore:
             files = {str(path): (int(each["bytes"]), str(each["sha256"])) for path, each in said["files"].items()}
             known = said["format"] == FORMAT and all(_NAME.fullmatch(path) for path in files)
         except FileNotFoundError as error:
-            raise NotWholeError(f"{self.address} has no whole {name}") from error
+            raise NotWholeError(f"{self.address}/{name} is not whole: it has no {_WHOLE}") from error
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise NotWholeError(f"{self.address}/{name}/{_WHOLE} is damaged") from error
         if not known or not files:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,43 @@ def test_a_set_comes_back_as_it_was_and_nothing_is_left_of_what_was_removed(tmp_
     with pytest.raises(NotWholeError):
         store.fetch("0/attempt-1/state/step-000000001", tmp_path / "again")
     assert {path.name for path in tmp_path.iterdir()} == {"store", "folder", "back"}
+
+
+def spoil_marker(folder: Path, change: Callable[[str], str]) -> None:
+    marker = folder / "whole.json"
+    marker.write_text(change(marker.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+NOTHING = '{"format": "plt-stored/1", "files": {}}'
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "a file is missing": lambda folder: (folder / "file").unlink(),
+    "a file is cut": lambda folder: (folder / "file").write_text("store", encoding="utf-8"),
+    "a file is other": lambda folder: (folder / "file").write_text("sTored", encoding="utf-8"),
+    "the marker is missing": lambda folder: (folder / "whole.json").unlink(),
+    "the marker is cut": lambda folder: spoil_marker(folder, lambda text: text[:-2]),
+    "the marker names nothing": lambda folder: spoil_marker(
+        folder, lambda _: '{"format": "plt-stored/1", "files": {}}'
+    ),
+    "the marker is a list": lambda folder: spoil_marker(folder, lambda _: "[]"),
+    "another format": lambda folder: spoil_marker(folder, lambda text: text.replace("stored/1", "stored/2")),
+    "a path leads out": lambda folder: spoil_marker(folder, lambda text: text.replace('"file"', '"../b/file"')),
+    "a path is absolute": lambda folder: spoil_marker(folder, lambda text: text.replace('"file"', '"/../b/file"')),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_of_what_is_not_whole_nothing_is_taken(tmp_path: Path, damage: str) -> None:
+    """Beside it lies another set, whose file has the same content: a path that leads out would find it."""
+    store, folder = CheckpointStore(f"file://{tmp_path}/store"), tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").write_text("stored", encoding="utf-8")
+    for name in ("a", "b"):
+        store.put(folder, name)
+    DAMAGES[damage](tmp_path / "store" / "a")
+    with pytest.raises(NotWholeError, match="/a"):
+        store.fetch("a", tmp_path / "to" / "there")
+    assert list((tmp_path / "to").iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} == {"store", "folder", "to"}
 
 
 def test_what_another_process_has_fetched_meanwhile_is_left(tmp_path: Path) -> None:

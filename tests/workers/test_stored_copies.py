@@ -176,15 +176,18 @@ def test_what_is_not_whole_in_the_store_is_skipped_and_said(
     assert after - before <= {tmp_path / "b"}
 
 
-def test_a_state_of_a_strange_name_is_not_looked_at(trial: TrialRequest) -> None:
+def test_the_newest_state_of_a_plain_name_is_fetched_and_no_other(
+    trial: TrialRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(trial, countdown(12))
     state = newest(trial, "whole.json").parent
-    shutil.copytree(state, state.with_name("step-999999999-x"))
-    shutil.copytree(state, state.with_name("..step"))
+    for name in ("step-000000001", "step-999999999-x", "..step", "step-99999999", "best"):
+        shutil.copytree(state, state.with_name(name))
     _, outcome = run(elsewhere(attempt(trial, 2), "b"))
     assert outcome is not None
     assert outcome.info["resumed"]["step"] == int(state.name.removeprefix("step-"))
-    assert "skipped_states" not in outcome.info
+    fetched = [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("fetched ")]
+    assert [name for name in fetched if "/state/" in name] == [f"attempt-1/state/{state.name}"]
 
 
 def test_a_damaged_state_of_this_machine_is_taken_from_the_store(trial: TrialRequest) -> None:
