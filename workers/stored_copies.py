@@ -1,7 +1,7 @@
 """The copies of one attempt's checkpoints in the store, kept up as far as the store can be reached.
 
-Each is stored under STUDY/trials/N/attempt-K/KIND/step-S. What it supersedes is deleted once it is stored itself, so the
-store always holds the newest whole checkpoint that ever reached it. While the store is away training goes on: it is
+Each is stored under STUDY/trials/N/attempt-K/KIND/step-S. What it supersedes is deleted once it is stored itself, so
+the store always holds the newest whole checkpoint that ever reached it. While the store is away training goes on: it is
 printed and said in the outcome's info under `store`, and tried again at the next checkpoint. It is waited for only
 where something would be lost, at the beginning of a later attempt and at the end: at most `sum(WAITS)` seconds.
 Without a store all of this does nothing.

@@ -44,11 +44,6 @@ def make_spec() -> MakeSpec:
     return lambda **changes: StudySpec.from_plain(_plain(**changes))
 
 
-@pytest.fixture
-def home(tmp_path: Any) -> Home:
-    return Home(tmp_path / "home")
-
-
 @pytest.fixture(scope="session")
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A real S3 store for the session; who kills it starts it again."""
@@ -66,3 +61,8 @@ def store(seaweed: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     for name, value in seaweed.environment.items():
         monkeypatch.setenv(name, value)
     return seaweed
+
+
+@pytest.fixture
+def home(tmp_path: Any) -> Home:
+    return Home(tmp_path / "home")
