@@ -1,12 +1,18 @@
 """The real driver on a simulated cluster: are devices kept busy, and does a trial cost the same in large studies?
 
+    python -m benchmarks.simulation [--json benchmarks/results/simulation.json]      all three tables
     python -m benchmarks.simulation scale  [--nodes 1000] [--devices 8] [--trials 100 1000 10000] [--json PATH]
+    python -m benchmarks.simulation repeat [--trials 1000] [--json PATH]
     python -m benchmarks.simulation policy [--trials 600] [--json PATH]
 
-scale: studies of more and more trials on the same cluster. The driver's own processor time passes on the simulated
-clock too, so that devices wait for a slow driver. A trial trains for about two hours. Printed per study: the share of
-time in use of the devices for which there was work, the driver's processor time per trial, and how its memory grew.
-Targets: 98 %, and the same from the smallest to the largest study.
+scale: studies of more and more trials on the same cluster, each trial of about two hours. The driver's own time passes
+on the simulated clock too, so that devices wait for a slow driver: in the first rows the processor time that it used,
+in a last one wall-clock time, which other programs on the machine and the disk add to. Printed per study: the share of
+time in use of the devices for which there was work, the driver's processor time per trial, and how its memory grew in
+each half of the study.
+
+repeat: two runs under one seed with failing nodes, and no processor time charged. Are all decisions the same:
+parameters, seeds, attempts, values, and when each trial ended?
 
 policy: where to place attempts when one node in five dies every half hour and a quarter of them is twice as fast; no
 processor time is charged, so every number repeats exactly. Printed per policy: hours to the end of the study, attempts
@@ -14,9 +20,9 @@ lost, and device hours of training that were lost with them.
 """
 
 import argparse
+import gc
 import json
 import platform
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +31,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.commit import commit
 from orchestrator.backends.simulation.fleet import (
     Node,
     NodeState,
@@ -79,16 +86,45 @@ class Untracked(Tracker):
 
 
 class Growth(Silence):
-    """The driver's memory when trials end."""
+    """The driver's memory and processor time when a half of the trials has ended."""
 
-    def __init__(self) -> None:
-        self._process = psutil.Process()
-        self.mebibytes: list[float] = []
+    def __init__(self, trials: int) -> None:
+        self._half, self._ended = trials // 2, 0
+        self.resident, self.processor = [resident()], [time.process_time()]
 
     def trial_ended(self, trial: TrialRecord) -> None:
-        """Look now and then."""
-        if trial.number % 500 == 0:
-            self.mebibytes.append(self._process.memory_info().rss / 2**20)
+        """One more."""
+        del trial
+        self._ended += 1
+        if self._ended % self._half == 0:
+            self.resident.append(resident())
+            self.processor.append(time.process_time())
+
+    def per_thousand(self, half: int) -> float:
+        """MiB by which memory grew in a half of the study, per 1000 trials."""
+        return 1e3 * (self.resident[half + 1] - self.resident[half]) / self._half
+
+    def milliseconds(self, half: int) -> float:
+        """Processor time per trial in a half of the study."""
+        return 1e3 * (self.processor[half + 1] - self.processor[half]) / self._half
+
+
+class Moments(Silence):
+    """When each trial ended, by the simulated clock."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.ended: list[tuple[int, float]] = []
+
+    def trial_ended(self, trial: TrialRecord) -> None:
+        """One more."""
+        self.ended.append((trial.number, self._clock()))
+
+
+def resident() -> float:
+    """MiB that this process holds, garbage left out."""
+    gc.collect()
+    return float(psutil.Process().memory_info().rss / 2**20)
 
 
 def curve(request: Request, share: float) -> Mapping[str, float]:
@@ -132,28 +168,56 @@ def driven(backend: SimulatedBackend, clock: VirtualClock, trials: int, listener
 
 
 def scale(nodes: int, devices: int, trials: Sequence[int]) -> list[dict[str, Any]]:
-    """One row per study."""
-    rows = []
-    for count in trials:
-        clock, growth = VirtualClock(charge=time.process_time), Growth()
-        backend = SimulatedBackend(even_fleet(nodes, devices, TOKENS_PER_SECOND), curve=curve, clock=clock, work=count)
-        began, cpu = time.perf_counter(), time.process_time()
-        before = psutil.Process().memory_info().rss / 2**20
-        record = driven(backend, clock, count, growth)
-        cpu = time.process_time() - cpu
-        rows.append(
-            {
-                "trials": count,
-                "complete": sum(trial.values is not None for trial in record.trials),
-                "busy share of devices that had work": backend.utilisation.busy_share,
-                "driver CPU ms per trial": 1e3 * cpu / count,
-                "driver MiB per 1000 trials": 1e3 * (psutil.Process().memory_info().rss / 2**20 - before) / count,
-                "simulated hours": clock() / 3600,
-                "real seconds": time.perf_counter() - began,
-            }
-        )
-        print({name: round(value, 4) if isinstance(value, float) else value for name, value in rows[-1].items()})
-    return rows
+    """One row per study, and one more for the largest."""
+    return [
+        *(row(nodes, devices, count, "processor time", time.process_time) for count in trials),
+        row(nodes, devices, max(trials), "wall-clock time", time.perf_counter),
+    ]
+
+
+def row(nodes: int, devices: int, trials: int, charged: str, charge: Callable[[], float]) -> dict[str, Any]:
+    """A study in which the driver's time by `charge` passes on the simulated clock."""
+    clock, growth = VirtualClock(charge=charge), Growth(trials)
+    backend = SimulatedBackend(even_fleet(nodes, devices, TOKENS_PER_SECOND), curve=curve, clock=clock, work=trials)
+    began, cpu = time.perf_counter(), time.process_time()
+    record = driven(backend, clock, trials, growth)
+    return said(
+        {
+            "trials": trials,
+            "devices": nodes * devices,
+            "charged": charged,
+            "complete": sum(trial.values is not None for trial in record.trials),
+            "busy share of devices that had work": backend.utilisation.busy_share,
+            "driver CPU ms per trial": 1e3 * (time.process_time() - cpu) / trials,
+            "driver CPU ms per trial, by half": [growth.milliseconds(0), growth.milliseconds(1)],
+            "driver MiB per 1000 trials, by half": [growth.per_thousand(0), growth.per_thousand(1)],
+            "simulated hours": clock() / 3600,
+            "real seconds": time.perf_counter() - began,
+        }
+    )
+
+
+def said(result: dict[str, Any]) -> dict[str, Any]:
+    """The same, rounded for whoever reads, after it was printed."""
+    short = {
+        name: [round(each, 4) for each in value] if isinstance(value, list) else value for name, value in result.items()
+    }
+    short = {name: round(value, 4) if isinstance(value, float) else value for name, value in short.items()}
+    print(short, flush=True)
+    return short
+
+
+def repeat(trials: int) -> list[dict[str, Any]]:
+    """One row: whether two runs under one seed decide the same."""
+    runs = []
+    for _ in range(2):
+        clock = VirtualClock()
+        backend, moments = SimulatedBackend(troubled_fleet(), curve=curve, clock=clock, seed=1), Moments(clock)
+        record = driven(backend, clock, trials, moments)
+        decided = [(each.params, each.seed, each.values, len(each.attempts), each.state) for each in record.trials]
+        runs.append((decided, moments.ended))
+    lost = sum(attempts - 1 for _, _, _, attempts, _ in runs[0][0])
+    return [said({"trials": trials, "attempts lost": lost, "all decisions the same": runs[0] == runs[1]})]
 
 
 def troubled_fleet() -> list[Node]:
@@ -178,36 +242,45 @@ def policy(trials: int) -> list[dict[str, Any]]:
         backend = SimulatedBackend(troubled_fleet(), curve=curve, clock=clock, place=place)
         record = driven(backend, clock, trials, Silence())
         rows.append(
-            {
-                "policy": name,
-                "complete": sum(trial.values is not None for trial in record.trials),
-                "simulated hours": clock() / 3600,
-                "attempts lost": sum(len(trial.attempts) - 1 for trial in record.trials),
-                "device hours lost": backend.utilisation.wasted / 3600,
-            }
+            said(
+                {
+                    "policy": name,
+                    "complete": sum(trial.values is not None for trial in record.trials),
+                    "simulated hours": clock() / 3600,
+                    "attempts lost": sum(len(trial.attempts) - 1 for trial in record.trials),
+                    "device hours lost": backend.utilisation.wasted / 3600,
+                }
+            )
         )
-        print({key: round(value, 2) if isinstance(value, float) else value for key, value in rows[-1].items()})
     return rows
 
 
 def main() -> None:
-    """Print a table, and write it where asked."""
+    """Print tables, and write them where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["scale", "policy"])
+    parser.add_argument("what", choices=["all", "scale", "repeat", "policy"], nargs="?", default="all")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--devices", type=int, default=8)
     parser.add_argument("--trials", type=int, nargs="+")
     parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    if arguments.what == "scale":
-        rows = scale(arguments.nodes, arguments.devices, arguments.trials or [100, 1000, 10_000])
-    else:
-        rows = policy((arguments.trials or [600])[0])
-    if arguments.json is not None:
-        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-        machine = f"{psutil.cpu_count()} cores, {platform.platform()}"
-        plain = {"what": arguments.what, "rows": rows, "machine": machine, "commit": commit.stdout.strip()}
-        arguments.json.write_text(json.dumps(plain, indent=1) + "\n")
+    given = parser.parse_args()
+    if given.what == "all" and given.trials:
+        parser.error("--trials is for one of the tables")
+    tables: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "scale": lambda: scale(given.nodes, given.devices, given.trials or [100, 1000, 10_000]),
+        "repeat": lambda: repeat((given.trials or [1000])[0]),
+        "policy": lambda: policy((given.trials or [600])[0]),
+    }
+    wanted = tables if given.what == "all" else {given.what: tables[given.what]}
+    results = {name: make() for name, make in wanted.items()}
+    if given.json is not None:
+        machine = {"cores": psutil.cpu_count(), "platform": platform.platform(), "python": platform.python_version()}
+        targets = {
+            "busy share of devices that had work": 0.98,
+            "driver CPU per trial, largest over smallest study": 1.5,
+        }
+        plain = {**results, "targets": targets, "machine": machine, "commit": commit()}
+        given.json.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

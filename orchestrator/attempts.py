@@ -13,6 +13,7 @@ def trial_request(
     spec: StudySpec, trial: TrialRecord, configuration: Configuration, home: Home, rungs: tuple[int, ...]
 ) -> TrialRequest:
     """The request of the trial's latest attempt: it goes on from the checkpoints of the earlier ones."""
+    trials = home.stored_trials(spec.name)
     *earlier, latest = [str(home.attempt(spec.name, trial.number, attempt.number)) for attempt in trial.attempts]
     return TrialRequest(
         attempt_id=f"trial-{trial.number}-attempt-{trial.attempts[-1].number}",
@@ -24,6 +25,7 @@ def trial_request(
         data_folder=str(home.data),
         folder=latest,
         resume_from=tuple(reversed(earlier)),
+        store=None if trials is None else f"{trials}/{trial.number}",
         evaluate_at=rungs,
         halvings=halvings(failure_reasons(trial)),
         best_by=_best_by(spec),

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from orchestrator.checkpoint_copies import fetch_model
 from orchestrator.configuration import resolve
 from orchestrator.errors import ServiceError, StudyError
 from orchestrator.home import Home
@@ -39,6 +40,7 @@ def _model_of(home: Home, study: str, number: int) -> Path:
     """The model that the trial's latest finished attempt has left."""
     attempts = [each for each in find_trial(read_study(home, study), number).attempts if each.ended is not None]
     for attempt in reversed(attempts):
+        fetch_model(home, study, number, attempt.number)
         model = AttemptFolder(home.attempt(study, number, attempt.number)).model
         if model.exists():
             return model

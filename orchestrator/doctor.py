@@ -39,6 +39,7 @@ def examine(home: Home) -> list[Check]:
         _folder,
         _disk,
         _tracking,
+        checkpoints,
         _device,
         _decoding,
         _bandwidth,
@@ -104,6 +105,18 @@ def _tracking(home: Home) -> Check:
         return Check(name="MLflow", ok=False, detail="no home folder to keep it in", remedy="see PLT_HOME")
     problem = Reader(home).tracking_problem("doctor")
     return Check(name="MLflow", ok=problem is None, detail=problem or "answers")
+
+
+def checkpoints(home: Home) -> Check:
+    """Whether the store for checkpoints, if one is named, takes something, gives it back and deletes it."""
+    from orchestrator.checkpoint_copies import require_usable
+
+    try:
+        address = require_usable(home)
+    except PltError as error:
+        return Check(name="checkpoints", ok=False, detail=str(error))
+    where = f"{address} takes, gives back and deletes them" if address else "in PLT_HOME only"
+    return Check(name="checkpoints", ok=True, detail=where)
 
 
 def _device(home: Home) -> Check:

@@ -52,6 +52,9 @@ def _drive(
     listener: "Listener",
     prepare: "Callable[[Study], None]",
 ) -> StudyRecord:
+    from orchestrator.checkpoint_copies import discarding, require_usable
+
+    require_usable(home)
     with ThreadPoolExecutor(1) as beside:  # Ray takes seconds to start, mostly waiting
         beside.submit(import_module, "orchestrator.study")
         workers = _make_backend(spec, backend, address)
@@ -80,16 +83,19 @@ def _drive(
             if study.notice is not None:
                 listener.notice(study.notice)
             prepare(study)
-            return Runner(
-                spec=spec,
-                study=study,
-                backend=workers,
-                tracker=tracker,
-                home=home,
-                clock=time.monotonic,
-                listener=listener,
-                should_stop=interrupts.requested,
-            ).run()
+            finished = [trial.number for trial in study.trials() if trial.state.finished]
+            with discarding(home, spec.name, finished, listener.notice) as discard_stored:
+                return Runner(
+                    spec=spec,
+                    study=study,
+                    backend=workers,
+                    tracker=tracker,
+                    home=home,
+                    clock=time.monotonic,
+                    listener=listener,
+                    should_stop=interrupts.requested,
+                    discard_stored=discard_stored,
+                ).run()
     except OSError as error:
         raise ServiceError(
             f"{error.filename or home.root} cannot be written ({error.strerror}); make room, then `plt resume "

@@ -15,6 +15,9 @@
       mlflow.db, mlartifacts/          MLflow, unless MLFLOW_TRACKING_URI points elsewhere
       mlflow.lock                      held while the database is made
 
+`PLT_CHECKPOINTS` names a store, on any path that fsspec takes, for copies of the checkpoints: there they lie under
+NAME/trials/N/attempt-K/, and machines need no common disk.
+
 Files are written aside and renamed, so a reader never sees half of one.
 """
 
@@ -125,6 +128,16 @@ class Home:
     def attempt(self, name: str, number: int, attempt: int) -> Path:
         """One attempt's own folder."""
         return self.study(name) / "trials" / str(number) / f"attempt-{attempt}"
+
+    @property
+    def checkpoint_store(self) -> str | None:
+        """`PLT_CHECKPOINTS` when set: where copies of all studies' checkpoints go."""
+        return os.environ.get("PLT_CHECKPOINTS") or None
+
+    def stored_trials(self, name: str) -> str | None:
+        """Address of a study's trials in that store; one folder for each, called by its number."""
+        store = self.checkpoint_store
+        return None if store is None else f"{store.rstrip('/')}/{self.study(name).name}/trials"
 
     def loop_table(self, name: str, number: int) -> Path:
         """A trial's loop diagnostics."""

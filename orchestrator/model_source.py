@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.checkpoint_copies import fetch_model
 from orchestrator.errors import StudyError
 from orchestrator.home import Home
 from orchestrator.records import AttemptRecord, TrialRecord
@@ -73,6 +74,7 @@ def _without_paths(data: Mapping[str, Any]) -> dict[str, str]:
 def _kept(home: Home, study: str, trial: TrialRecord, *, best: bool) -> tuple[AttemptRecord, Path]:
     """The latest attempt that left a model, and the model."""
     for attempt in reversed(trial.attempts):
+        fetch_model(home, study, trial.number, attempt.number)
         folder = AttemptFolder(home.attempt(study, trial.number, attempt.number))
         if folder.model.is_dir():
             return attempt, folder.best if best and folder.best.is_dir() else folder.model

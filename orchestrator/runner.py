@@ -73,11 +73,15 @@ class Runner:
         listener: Listener | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         wait: Callable[[float], None] = time.sleep,
+        discard_stored: Callable[[int], None] = lambda _number: None,
     ) -> None:
-        """`should_stop` is asked between events; `wait` passes the time of a paused study, in seconds."""
+        """`should_stop` is asked between events; `wait` passes the time of a paused study, in seconds; `discard_stored`
+        is told which trial's stored training states nobody needs any more.
+        """
         self._spec, self._study, self._backend, self._tracker, self._home = spec, study, backend, tracker, home
         self._clock, self._should_stop, self._wait = clock, should_stop, wait
         self._listener = listener or Silence()
+        self._discard_stored = discard_stored
         self._judge = Judge(spec, study)
         self._measurements = Measurements(home, backend.hardware, spec.resources.benchmark.threads)
         self._live = LiveFile(home.live(spec.name), clock)
@@ -358,6 +362,8 @@ class Runner:
             self._failures_now[trial.failure["reason"]] += 1
         for attempt in trial.attempts:
             AttemptFolder(self._home.attempt(self._study.name, trial.number, attempt.number)).discard_state()
+        if trial.attempts:
+            self._discard_stored(trial.number)
         self._tracker.finish_trial(trial)
         self._listener.trial_ended(trial)
 

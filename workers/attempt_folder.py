@@ -8,6 +8,7 @@
   output.log     what the attempt printed and logged, a line per report, and the traceback of a failure
 """
 
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,17 @@ class AttemptFolder:
 
     def state_at(self, step: int) -> Path:
         """The state saved after so many steps."""
-        return self.state / f"{_STEP}{step:09d}"
+        return self.state / self.state_name(step)
+
+    @staticmethod
+    def state_name(step: int) -> str:
+        """What a state saved after so many steps is called."""
+        return f"{_STEP}{step:09d}"
+
+    @staticmethod
+    def is_state(name: str) -> bool:
+        """Whether a state may be called so."""
+        return re.fullmatch(rf"{_STEP}[0-9]{{9,12}}", name) is not None
 
     def states(self) -> list[Path]:
         """Saved states, newest first."""

@@ -4,6 +4,7 @@ A state is saved at the first report, then whenever saving takes at most one par
 reports, and in long stretches without one between two steps. An earlier attempt's state goes once this one has its own.
 Nothing that goes wrong here ends training: it is printed and said in the outcome's info, and training goes on without.
 Of several workers every one has a keeper, and they do everything together as rank 0 says; rank 0 alone writes.
+Where the request names a store, what is saved is copied there too (`workers.stored_copies`): that counts as saving.
 """
 
 import shutil
@@ -20,6 +21,7 @@ from workers.known import Known
 from workers.models import CheckpointError, LoopedTransformer, save_pretrained
 from workers.parallel import ALONE, Ranks
 from workers.protocol import MetricReport, TrialRequest
+from workers.stored_copies import BEST, MODEL, STATE, StoredCopies
 from workers.training import Trainer
 
 SAVING_SHARE = 20
@@ -42,24 +44,26 @@ class Keeper:
         """What was reported so far, by earlier attempts too as far as this one goes on from them."""
         self._best: tuple[int, float] | None = None
         self._saved_at, self._cost = clock(), 0.0
+        self._copies = StoredCopies(request, known)
 
     def resume(self) -> bool:
         """Go on from the newest usable state of earlier attempts; False when there is none.
 
-        Rank 0 finds it; where another worker cannot read it, too, a `CheckpointError` is raised there.
+        Rank 0 finds it; where another worker cannot read it, too, a `CheckpointError` or `StoreError` is raised there.
         """
         if self._ranks.rank == 0:
             found = self._restore()
             return self._ranks.first(found and str(found)) is not None
         state = self._ranks.first(None)
         if state is not None:
-            self._trainer.restore(Path(state))
+            with self._copies.at_hand(Path(state)) as folder:
+                self._trainer.restore(folder)
         return state is not None
 
     def _restore(self) -> Path | None:
         """The state that training goes on from."""
         for folder in self._earlier:
-            for state in folder.states():
+            for state in self._copies.states(folder):
                 try:
                     notes = self._trainer.restore(state)
                 except CheckpointError as error:
@@ -95,6 +99,10 @@ class Keeper:
         self._discard_states()
         if self._best is not None and self._best[0] == self._trainer.steps:
             shutil.rmtree(self._folder.best, ignore_errors=True)
+            self._copies.drop(BEST)
+        self._copies.drop(STATE)
+        self._copies.keep(MODEL, self._folder.model, self._trainer.steps)
+        self._copies.settle(patiently=True)
 
     def _is_due(self) -> bool:
         if self._ranks.rank > 0:
@@ -118,6 +126,7 @@ class Keeper:
         if model is not None:
             with self._unless_it_fails("best"):
                 save_pretrained(model, self._folder.best)
+                self._copies.keep(BEST, self._folder.best, self._trainer.steps_done)
 
     def save_state(self) -> None:
         """Save what a later attempt goes on from."""
@@ -128,6 +137,9 @@ class Keeper:
             if self._ranks.rank == 0:
                 self._folder.keep_only(state)
                 self._discard_earlier()
+                self._copies.keep(STATE, state, self._trainer.steps_done)
+        if self._ranks.rank == 0:
+            self._copies.settle()
         self._saved_at = self._clock()
         self._cost = self._saved_at - started
 
@@ -144,10 +156,14 @@ class Keeper:
         self._known.info["resumed"] = {"step": step, "from": Path(folder.path).name}
         print(f"resumed at step {step} from {folder.path}")
         best, by = notes["best"], self._request.best_by
-        if best and by and tuple(best["by"]) == by and folder.best.is_dir():
+        if not (best and by and tuple(best["by"]) == by):
+            return
+        self._copies.have_best(folder, best["step"])
+        if folder.best.is_dir():
             with self._unless_it_fails("best"):
                 shutil.copytree(folder.best, self._folder.best, dirs_exist_ok=True)
                 self._best = (best["step"], best["value"])
+                self._copies.keep(BEST, self._folder.best, best["step"])
 
     def _discard_states(self) -> None:
         self._folder.discard_state()

@@ -91,6 +91,9 @@ class TrialRequest:
     """Where token shards are built or found (shared by all trials and studies of this home)."""
     folder: str
     """This attempt's own; `workers.attempt_folder.AttemptFolder` names what is in it."""
+    store: str | None = None
+    """Address, as fsspec takes it, below which this trial's attempts keep copies of their checkpoints under the names
+    of their folders (`workers.stored_copies`); None keeps none."""
     initial: str | None = None
     """A checkpoint folder, in any layout, whose weights training starts from; None draws them from the seed."""
     resume_from: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ def train(
     Of several workers only rank 0 reports.
     """
     with (
-        joined(request.gang, request.folder) as ranks,
+        joined(request.gang, request.folder, store=request.store) as ranks,
         DeviceLock(device_name()).shared(lambda hold: take_together(hold, ranks)) as lock,
     ):
         dataset = _prepared(request, ranks)

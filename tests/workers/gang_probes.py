@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,26 @@ def first_dies(request: Request, should_stop: ShouldStop) -> Stream:
 def last_dies(request: Request, should_stop: ShouldStop) -> Stream:
     """Rank 1 is killed after seven steps."""
     return _killed_before(request, should_stop, 1, 7)
+
+
+def apart(request: Request, should_stop: ShouldStop) -> Stream:
+    """Every rank is on a machine of its own, which has nothing of the others' and of earlier attempts'."""
+    return execute(_on_its_own_machine(request), should_stop)
+
+
+def apart_and_last_dies(request: Request, should_stop: ShouldStop) -> Stream:
+    """The same, and rank 1 is killed after seven steps."""
+    return _killed_before(_on_its_own_machine(request), should_stop, 1, 7)
+
+
+def _on_its_own_machine(request: Request) -> Request:
+    assert isinstance(request, TrialRequest)
+    machine = f"of-{Path(request.folder).name}-rank-{_rank(request)}"
+
+    def moved(folder: str) -> str:
+        return str(Path(folder).parent / machine / Path(folder).name)
+
+    return replace(request, folder=moved(request.folder), resume_from=tuple(map(moved, request.resume_from)))
 
 
 def last_raises(request: Request, should_stop: ShouldStop) -> Stream:

@@ -135,6 +135,24 @@ def test_after_a_lost_worker_and_with_any_number_of_them_it_ends_as_alone(trial:
     assert outcome.info["resumed"]["step"] == 16
 
 
+def test_on_machines_that_share_no_disk_they_meet_and_go_on_through_the_store(
+    trial: TrialRequest, alone: Unbroken, tmp_path: Path
+) -> None:
+    trial = replace(trial, store=f"file://{tmp_path}/store")
+    _, outcome = together(trial, 2, "fsdp", by=gang_probes.apart_and_last_dies)
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert outcome.failure.message == "rank 1: the worker process was killed by signal 9"
+    reports, outcome = together(attempt(trial, 2), 2, "fsdp", by=gang_probes.apart)
+    machine = tmp_path / "of-attempt-2-rank-0"
+    assert_as_alone(alone, reports, outcome, str(machine / "attempt-2"))
+    assert outcome is not None
+    assert outcome.info["resumed"] == {"step": 6, "from": "attempt-1"}
+    stored = [path.relative_to(tmp_path / "store").parts[:2] for path in (tmp_path / "store").rglob("whole.json")]
+    assert stored == [("attempt-2", "checkpoint")]
+    assert not list((tmp_path / "of-attempt-2-rank-1").rglob("*.safetensors"))
+
+
 def test_a_worker_that_fails_says_why(trial: TrialRequest) -> None:
     _, outcome = together(trial, 2, "fsdp", by=gang_probes.last_raises)
     assert outcome is not None

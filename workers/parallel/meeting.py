@@ -1,8 +1,9 @@
-"""How the workers of one trial find each other: through its attempt's folder, which all of them see.
+"""How the workers of one trial find each other: through its attempt's folder, or the store where no disk is shared.
 
-Rank 0 opens a port of its own and writes where it is into `AttemptFolder.meeting`; the others wait for that file. An
-attempt's folder is its own, so nobody meets workers of another attempt. Everything is refused after a time: `SECONDS`
-to meet, `SILENT_SECONDS` for any later step of the others. CPU tensors travel by gloo, GPU tensors by NCCL.
+Rank 0 opens a port of its own and writes where it is into `AttemptFolder.meeting`, and into the trial's store if it has
+one; the others wait for either. An attempt's folder is its own, so nobody meets workers of another attempt. Everything
+is refused after a time: `SECONDS` to meet, `SILENT_SECONDS` for any later step of the others. CPU tensors travel by
+gloo, GPU tensors by NCCL.
 """
 
 import fcntl
@@ -20,6 +21,7 @@ import torch.distributed as dist
 from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]  # documented, and not in __all__
 
 from workers.attempt_folder import AttemptFolder
+from workers.parallel.notice import StoredNotice
 from workers.parallel.ranks import ALONE, Joined, Ranks
 from workers.protocol import Gang
 
@@ -37,17 +39,23 @@ class MeetingError(ConnectionError):
 
 
 @contextmanager
-def joined(gang: Gang | None, folder: Path | str, *, seconds: float = SECONDS) -> Iterator[Ranks]:
-    """Meet the other workers of `gang`, and part at the end; without a gang there is nobody to meet."""
+def joined(
+    gang: Gang | None, folder: Path | str, *, store: str | None = None, seconds: float = SECONDS
+) -> Iterator[Ranks]:
+    """Meet the other workers of `gang`, and part at the end; without a gang there is nobody to meet.
+
+    `store` is the trial's (`TrialRequest.store`).
+    """
     if gang is None or gang.workers == 1:
         yield ALONE
         return
-    store, address = _meet(gang, AttemptFolder(folder).meeting, time.monotonic() + seconds)
+    notice = StoredNotice(store, Path(folder).name)
+    meeting, address = _meet(gang, AttemptFolder(folder).meeting, notice, time.monotonic() + seconds)
     with _spoken_to_at(address):
         cuda = torch.cuda.is_available()
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if cuda else "gloo",
-            store=store,
+            store=meeting,
             rank=gang.rank,
             world_size=gang.workers,
             timeout=timedelta(seconds=SILENT_SECONDS),
@@ -56,20 +64,23 @@ def joined(gang: Gang | None, folder: Path | str, *, seconds: float = SECONDS) -
             ranks = Joined()
             ranks.total(1)  # all are here
             AttemptFolder(folder).meeting.unlink(missing_ok=True)
+            if gang.rank == 0:
+                notice.remove()
             yield ranks
         finally:
             dist.destroy_process_group()
 
 
-def _meet(gang: Gang, place: Path, until: float) -> tuple[Store, str]:
+def _meet(gang: Gang, place: Path, notice: StoredNotice, until: float) -> tuple[Store, str]:
     """The store that all workers share, and this worker's own address."""
     seconds = timedelta(seconds=max(1.0, until - time.monotonic()))
     if gang.rank == 0:
         place.parent.mkdir(parents=True, exist_ok=True)
         store = TCPStore(gang.host, 0, gang.workers, is_master=True, timeout=seconds, wait_for_workers=False)
         _write(place, f"{gang.host} {store.port}")
+        notice.write(f"{gang.host} {store.port}")
         return store, gang.host
-    host, port = _read(gang, place, until).split()
+    host, port = _read(gang, place, notice, until).split()
     store = TCPStore(host, int(port), gang.workers, is_master=False, timeout=seconds)
     return store, _own_address(host, int(port))
 
@@ -80,8 +91,12 @@ def _write(place: Path, text: str) -> None:
     aside.replace(place)
 
 
-def _read(gang: Gang, place: Path, until: float, look: Callable[[float], None] = time.sleep) -> str:
+def _read(
+    gang: Gang, place: Path, notice: StoredNotice, until: float, look: Callable[[float], None] = time.sleep
+) -> str:
     while not place.exists():
+        if (text := notice.read()) is not None:
+            return text
         if time.monotonic() > until:
             raise MeetingError(f"rank {gang.rank} of {gang.workers} waited for {place} in vain: rank 0 never came")
         look(_LOOK_SECONDS)
