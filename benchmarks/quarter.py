@@ -10,8 +10,8 @@ deterministic; they differ in which seed comes first and in the sampler's seed.
 
 The truth is the full grid: what `plt recommend` says of it, and its front. Methods: the platform (`moasha`; seeds where
 they can change the recommendation, or where `replicate: undecided` puts them; or without pruning, every configuration
-once and then such seeds), and without pruning `random` and `tpe`, with one seed each or with five. Every method ends when it has spent `BUDGET` of the full grid's training tokens, or
-earlier when it has nothing more to ask.
+once and then such seeds), and without pruning `random` and `tpe`, with one seed each or with five. Every method ends
+when it has spent `BUDGET` of the full grid's training tokens, or earlier when it has nothing more to ask.
 
     answer       replays whose loop count is the truth's; sure: those that claim 95 %; wrong: sure, and another answer
     take         replays that take the truth's configuration, or one that the truth does not tell from it
