@@ -58,7 +58,7 @@ def _drive(
 
     from orchestrator.driver_lock import driver_lock
     from orchestrator.interrupts import Interrupts
-    from orchestrator.patience import Patience
+    from orchestrator.patience import Patience, remedy
     from orchestrator.runner import Runner
     from orchestrator.study import Study
     from orchestrator.tracking.mlflow_tracker import MlflowTracker
@@ -92,8 +92,8 @@ def _drive(
             ).run()
     except OSError as error:
         raise ServiceError(
-            f"{error.filename or home.root} cannot be written ({error.strerror}); make room, then `plt resume "
-            f"{spec.name}`: finished trials are kept"
+            f"{error.filename or home.root} cannot be written ({error.strerror}); {remedy(error)}, then "
+            f"`plt resume {spec.name}`: finished trials are kept"
         ) from error
     finally:
         workers.close()
