@@ -122,6 +122,9 @@ class Connection:
             except psycopg.Error as error:
                 raise self._meaning(error) from None
 
+    def __del__(self) -> None:
+        self.close()
+
     def close(self) -> None:
         """Until it is used again."""
         with self._lock:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from orchestrator.database import Address, Connection
-from orchestrator.driver_session import DriverSession
+from orchestrator.driver_session import TABLE, DriverSession
 from orchestrator.errors import ServiceError
 from orchestrator.folder_lock import folder_holder, folder_lock
 from orchestrator.home import Home
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from orchestrator.journal_database import JournalDatabase
 
 _VERSION = "plt storage 1"
+_ALONE = 0x504C54
 _TABLES = f"""
 do $$ begin
-    perform pg_advisory_xact_lock({DriverSession.SPACE}, 0);
+    perform pg_advisory_xact_lock({_ALONE});
     create table if not exists plt_study (
         id integer generated always as identity primary key,
         name text not null unique,
@@ -58,11 +59,11 @@ from named, unnest(%(entries)s::text[], %(ids)s::uuid[]) with ordinality as line
 returning number
 """
 _NAMES = """select name from plt_study where entries > 0 order by name collate "C" """
-_DRIVER = """
+_DRIVER = f"""
 select driver from plt_study where name = %(name)s and exists (
     select from pg_locks where locktype = 'advisory' and granted and objsubid = 2
     and database = (select oid from pg_database where datname = current_database())
-    and classid = %(space)s::oid and objid = plt_study.id::oid
+    and classid = {TABLE}::oid and objid = plt_study.id::oid
 )
 """
 
@@ -139,7 +140,7 @@ class DatabaseStore:
         holder = folder_holder(self._home, name)
         if holder is not None:
             return holder
-        for (driver,) in self._ask(_DRIVER, name=name, space=DriverSession.SPACE):
+        for (driver,) in self._ask(_DRIVER, name=name):
             return str(driver or "unknown")
         return None
 

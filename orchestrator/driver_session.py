@@ -6,7 +6,7 @@ server still has of the old one is ended, the lock is taken again, and the drive
 
 import errno
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from orchestrator.database import Address, Connection
@@ -16,11 +16,14 @@ from orchestrator.process_name import process_name
 if TYPE_CHECKING:
     import psycopg
 
-_TRIES, _PAUSE_SECONDS = 20, 0.1
+_TRIES, _PAUSE_SECONDS = 10, 0.05
 """A session is over milliseconds after its driver was killed."""
 _RESERVE = "insert into plt_study (name) values (%s) on conflict (name) do nothing"
 _FIND = "select id, epoch, driver from plt_study where name = %s"
-_LOCK = "select pg_try_advisory_lock(%s, %s)"
+TABLE = "(to_regclass('plt_study')::oid::bigint & 2147483647)::integer"
+"""The first number of a study's advisory lock, so that several schemas of a database do not meet; the second is the
+study's."""
+_LOCK = f"select pg_try_advisory_lock({TABLE}, %s)"
 _NEXT = "update plt_study set epoch = epoch + 1, driver = %s where id = %s returning epoch"
 _END_OLD = """
 select pg_terminate_backend(pid) from pg_stat_activity
@@ -31,14 +34,12 @@ where application_name = %s and usename = current_user and pid <> pg_backend_pid
 class DriverSession:
     """Of one driver and one study."""
 
-    SPACE: ClassVar[int] = 0x504C54
-    """The first number of our advisory locks."""
-
     def __init__(self, address: Address, name: str) -> None:
         """Nothing is connected yet."""
         self._address, self._name = address, name
         self._application = f"plt-driver-{uuid4().hex}"
         self.connection = Connection(address, application=self._application, prepare=self._prepare)
+        self._ended = False
         self.study = 0
         """The study's number."""
         self.epoch = 0
@@ -49,10 +50,13 @@ class DriverSession:
         self.connection.run("select")
 
     def close(self) -> None:
-        """Be it no more."""
+        """Be it no more, for good."""
+        self._ended = True
         self.connection.close()
 
     def _prepare(self, connection: "psycopg.Connection") -> None:
+        if self._ended:
+            raise StudyError(f"this driver of study {self._name} has ended; nothing more is written")
         if self.epoch:
             self._again(connection)
         else:
@@ -73,10 +77,9 @@ class DriverSession:
 
     def _again(self, connection: "psycopg.Connection") -> None:
         connection.execute(_END_OLD, [self._application])
+        self._refuse_another(connection)
         locked = self._locked(connection)
-        study, epoch, driver = self._row(connection)
-        if (study, epoch) != (self.study, self.epoch):
-            raise superseded(self._name, driver)
+        self._refuse_another(connection)
         if not locked:
             raise DatabaseError(
                 errno.ETIMEDOUT,
@@ -84,6 +87,11 @@ class DriverSession:
                 self._address.shown,
                 "see who holds it in pg_locks",
             )
+
+    def _refuse_another(self, connection: "psycopg.Connection") -> None:
+        study, epoch, driver = self._row(connection)
+        if (study, epoch) != (self.study, self.epoch):
+            raise superseded(self._name, driver)
 
     def _row(self, connection: "psycopg.Connection") -> tuple[int, int, str | None]:
         row = connection.execute(_FIND, [self._name]).fetchone()
@@ -95,7 +103,7 @@ class DriverSession:
         for attempt in range(_TRIES):
             if attempt:
                 time.sleep(_PAUSE_SECONDS)
-            row = connection.execute(_LOCK, [self.SPACE, self.study]).fetchone()
+            row = connection.execute(_LOCK, [self.study]).fetchone()
             if row is not None and row[0]:
                 return True
         return False
