@@ -37,8 +37,10 @@ def drive(
     Nothing is created for a request that cannot be met; every such request raises a `PltError`.
     """
     from orchestrator.studies import refuse_existing
+    from orchestrator.tracking.sign_in import refuse_sign_in
 
     refuse_existing(spec, home, corpora)
+    refuse_sign_in(home, spec.name)
     with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies; standard output is for the result
         return _drive(spec, corpora, home, backend, address, listener, prepare)
 
