@@ -34,6 +34,7 @@ select set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalive
 """
 """The server's side of it: a client that is gone holds nothing for longer than half a minute."""
 _LOOK = "see that it runs and can be reached from here"
+ALLOW = "have its owner grant this user `create` on the schema and all on its tables"
 _SIGN_IN = "set PGPASSWORD, and the user in PLT_STORAGE"
 _FULL, _READ_ONLY, _DENIED, _NO_TABLE = "53100", "25006", "42501", "42P01"
 _HOW = "use postgresql://USER@HOST/DATABASE with the password in PGPASSWORD, or unset it to keep studies in PLT_HOME"
@@ -171,7 +172,7 @@ class Connection:
         elif error.sqlstate == _READ_ONLY:
             remedy = "see which server of the database may be written to"
         elif error.sqlstate == _DENIED:
-            code, remedy = errno.EACCES, "have its owner grant this user `create` on the schema and all on its tables"
+            code, remedy = errno.EACCES, ALLOW
         elif error.sqlstate == _NO_TABLE:
             code, remedy = errno.ENOENT, "somebody took its tables away: restore a copy, or start anew"
         elif not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

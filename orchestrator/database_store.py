@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from orchestrator.database import Address, Connection
+from orchestrator.database import ALLOW, Address, Connection
 from orchestrator.driver_session import TABLE, DriverSession
 from orchestrator.errors import ServiceError
 from orchestrator.folder_lock import folder_holder, folder_lock
@@ -57,6 +57,12 @@ insert into plt_journal (study, number, entry, id)
 select named.id, line.position - 1, line.entry, line.id
 from named, unnest(%(entries)s::text[], %(ids)s::uuid[]) with ordinality as line (entry, id, position)
 returning number
+"""
+_EXAMINE = """
+select current_setting('server_version'), coalesce(case when to_regclass('plt_study') is null
+    then has_schema_privilege(current_schema(), 'create')
+    else has_table_privilege('plt_study', 'insert') and has_table_privilege('plt_study', 'update')
+        and has_table_privilege('plt_journal', 'insert') end, false)
 """
 _NAMES = """select name from plt_study where entries > 0 order by name collate "C" """
 _DRIVER = f"""
@@ -147,6 +153,13 @@ class DatabaseStore:
     def place(self, name: str) -> str:
         """See the protocol."""
         return f"study {name} in {self._address.shown}"
+
+    def examine(self) -> str:
+        """See the protocol."""
+        ((version, may_write),) = self._connection.run(_EXAMINE)
+        if not may_write:
+            raise ServiceError(f"{self._address.shown} answers, and this user may not write there; {ALLOW}")
+        return f"{len(self.names())} in {self._address.shown}, which may be written to: PostgreSQL {version}"
 
     def removal(self, name: str) -> str:
         """See the protocol."""

@@ -70,6 +70,10 @@ class FileStore:
         """See the protocol."""
         return str(self._home.journal(name))
 
+    def examine(self) -> str:
+        """See the protocol."""
+        return f"{len(self.names())} in files of {self._home.root}"
+
     def removal(self, name: str) -> str:
         """See the protocol."""
         return f"move {self._home.study(name)} away"

@@ -66,6 +66,9 @@ class JournalStore(Protocol):
     def place(self, name: str) -> str:
         """Where it is, for messages; without secrets."""
 
+    def examine(self) -> str:
+        """What it is and how many studies it has, for people; a `ServiceError` when it cannot be used."""
+
     def removal(self, name: str) -> str:
         """How it can be done away with, as the end of a sentence that offers to."""
 

@@ -37,16 +37,24 @@ def answers(url: str, seconds: float) -> bool:
     return False
 
 
+def have_postgres() -> bool:
+    """Whether PostgreSQL is installed."""
+    return _programs() is not None
+
+
 def programs() -> Path:
     """The folder of PostgreSQL's programs; skips the test without, or fails it where PLT_REQUIRE_POSTGRES is set."""
-    found = shutil.which("postgres")
-    if found:
-        return Path(found).parent
-    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not folders:
+    found = _programs()
+    if found is None:
         why = "PostgreSQL is not installed (apt-get install postgresql)"
         pytest.fail(why) if os.environ.get("PLT_REQUIRE_POSTGRES") else pytest.skip(why)
-    return folders[-1]
+    return found
+
+
+def _programs() -> Path | None:
+    named = shutil.which("postgres")
+    folders = [*sorted(Path("/usr/lib/postgresql").glob("*/bin")), *([Path(named).parent] if named else [])]
+    return folders[-1] if folders else None
 
 
 def kill_family(process: subprocess.Popen[bytes]) -> None:
