@@ -8,6 +8,7 @@ an extra (`postgres`) and imported with the first address.
 import errno
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
@@ -126,12 +127,18 @@ class Connection:
     def __del__(self) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Until it is used again."""
+    def close(self, last: str | None = None) -> None:
+        """Until it is used again; with a last statement if it is open and the server still hears it."""
         with self._lock:
-            if self._open is not None:
-                self._open.close()
-                self._open = None
+            if self._open is None:
+                return
+            if last is not None:
+                import psycopg
+
+                with suppress(psycopg.Error):
+                    self._open.execute(last.encode())
+            self._open.close()
+            self._open = None
 
     def _run(self, statement: str, parameters: Mapping[str, Any] | None) -> Sequence[tuple[Any, ...]]:
         import psycopg

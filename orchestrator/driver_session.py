@@ -52,7 +52,7 @@ class DriverSession:
     def close(self) -> None:
         """Be it no more, for good."""
         self._ended = True
-        self.connection.close()
+        self.connection.close(last="select pg_advisory_unlock_all()")  # or the server would notice a moment later
 
     def _prepare(self, connection: "psycopg.Connection") -> None:
         if self._ended:

@@ -1,6 +1,7 @@
 """A team's services under the real command line: PostgreSQL for studies and MLflow's server beside it, both killed."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -143,6 +144,51 @@ def assert_whole(record: StudyRecord, count: int) -> None:
     assert len({(trial.configuration, trial.seed) for trial in record.trials}) == count
     assert [len(trial.attempts) for trial in record.trials] == [1] * count
     assert record.driver is None
+
+
+@pytest.mark.slow
+def test_a_driver_that_was_cut_off_stops_when_it_comes_back_to_a_study_that_another_drives(
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is frozen and its session ended, as of a host that lost its network; the other host has folders of its own."""
+    monkeypatch.setenv("PLT_STORAGE", postgres.make("split"))
+    monkeypatch.setenv("PGPASSWORD", Postgres.PASSWORD)
+    hosts = [Plt(tmp_path / name, {"PLT_HOME": str(tmp_path / name / "home")}) for name in ("a", "b")]
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    home, count = Home(tmp_path / "b" / "home"), 4
+    first = hosts[0].start("run", str(write_study(tmp_path, "split", count)), "--backend", "local")
+    try:
+        wait_until(
+            lambda: (
+                list_studies(home) != [] and any(trial.state.finished for trial in read_study(home, "split").trials)
+            ),
+            hosts[0].said,
+        )
+        first.send_signal(signal.SIGSTOP)
+        before = read_study(home, "split")
+        assert before.driver is not None
+        assert before.driver.endswith(f":{first.pid}"), "also seen from the other host"
+        code, said = hosts[1]("run", str(tmp_path / "split.yaml"), "--backend", "local")
+        assert (code, f"split is being driven by {before.driver}" in said) == (2, True), said
+        with postgres.connect("split") as connection:
+            connection.execute(
+                "select pg_terminate_backend(pid, 10000) from pg_stat_activity where pid <> pg_backend_pid()"
+            )
+        assert hosts[1]("resume", "split", "--backend", "local")[0] == 0, hosts[1].said()
+        whole = read_study(home, "split")
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(120) == 2, hosts[0].said()
+    finally:
+        first.kill()
+    (line,) = [line for line in hosts[0].said().splitlines() if line.startswith("plt:")]
+    assert "study split was taken over by" in line
+    assert "Traceback" not in hosts[0].said()
+    assert whole.state is StudyState.COMPLETE
+    assert read_study(home, "split") == whole, "and wrote nothing"
+    assert [trial.state for trial in whole.trials] == [TrialState.COMPLETE] * count
+    kept = [trial for trial in before.trials if trial.state.finished]
+    assert kept == [whole.trials[trial.number] for trial in kept]
 
 
 @pytest.mark.slow
