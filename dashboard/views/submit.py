@@ -50,7 +50,7 @@ def render() -> None:
 
 def _start_from() -> None:
     """Choose what to begin with; the address may name a study to clone."""
-    names = reader().names()
+    names = session.study_names()
     options = {f"example: {name}": ("example", name) for name in starting_points.examples()}
     options |= {f"study: {name}": ("study", name) for name in names}
     asked = st.query_params.get("from")
@@ -151,7 +151,7 @@ def _tell(checked: _Checked) -> None:
         return
     st.success("The study file is valid.", icon=":material/check:")
     st.markdown(preview_markdown(_preview(Home.from_environment(), text)))
-    taken = spec.name in reader().names()
+    taken = spec.name in session.study_names()
     if taken:
         st.info(f"A study {spec.name} exists already; an equal file opens it, another one needs another name.")
     options = actions.choose_options("submit")
