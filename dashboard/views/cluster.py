@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard import frames, session
 from dashboard.launch import RAY_DASHBOARD
-from dashboard.loading import REFRESH, load_cluster, load_row, load_study
+from dashboard.loading import REFRESH, load_cluster, load_row, load_study, reader
 from orchestrator.cluster_state import ClusterState
 from orchestrator.errors import PltError, ServiceError
 from orchestrator.machine import machine_state
