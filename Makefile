@@ -19,8 +19,8 @@ test: setup  ## run every test
 code-sets: setup  ## fetch HumanEval and MBPP for the tests that run their reference solutions (86 MB)
 	PLT_HOME=.code-sets $(BIN)/plt data fetch
 
-faults: setup  ## break 200 studies at random moments; PLT_FAULT_SEED repeats a session
-	PLT_FAULT_ROUNDS=$${PLT_FAULT_ROUNDS:-200} $(BIN)/python -m pytest tests/faults
+faults: setup  ## break 200 studies at random moments; STORAGE=postgres keeps them there; PLT_FAULT_SEED repeats a session
+	PLT_FAULT_ROUNDS=$${PLT_FAULT_ROUNDS:-200} PLT_FAULT_STORAGE=$(STORAGE) $(BIN)/python -m pytest tests/faults
 
 interop: setup  ## run exports in the oldest transformers, llama.cpp and vLLM; the first time builds 5 GB of environments
 	PYTHON=$(PYTHON) tests/engines/environments.sh .venv-interop > .venv-interop.pythons

@@ -86,8 +86,8 @@ class Large:
 
         self.home = Home(folder / "home").create()
         self.spec = load_spec(Path("study.yaml"), text=SPEC)
-        create_journal(self.spec, self.home.journal("large"), BEGIN)
-        self._storage = open_journal(self.home.journal("large"), "large")
+        create_journal(self.spec, self.home, BEGIN)
+        self._storage = open_journal(self.home, "large")
         self._id = self._storage.get_study_id_from_name("large")
         self._space, self._random, self.count = SearchSpace(self.spec), random.Random(0), 0
 

@@ -116,9 +116,18 @@ def _writer(field: str) -> Callable[[Any], None]:
     return write
 
 
+def study_names() -> list[str]:
+    """Of all studies; ends the page with a word about it where they cannot be listed."""
+    try:
+        return reader().names()
+    except PltError as error:
+        st.error(str(error))
+        st.stop()
+
+
 def choose_study() -> StudyRecord | None:
     """The head of every page about one study: its choice, state and question; None, with a clear page, without one."""
-    names = reader().names()
+    names = study_names()
     if not names:
         nothing_yet()
         return None

@@ -23,7 +23,7 @@ class Asking:
     ) -> None:
         refuse_unknown(home, study)
         self._home, self._study, self._wait, self._patience = home, study, wait, patience
-        self._storage = open_journal(home.journal(study), study)
+        self._storage = open_journal(home, study)
         self._id = self._storage.get_study_id_from_name(study)
 
     def post(self, kind: RequestKind, configurations: int | None = None) -> Request:

@@ -38,6 +38,7 @@ def examine(home: Home) -> list[Check]:
         _machine,
         _folder,
         _disk,
+        _studies,
         _tracking,
         checkpoints,
         _device,
@@ -98,11 +99,25 @@ def _disk(home: Home) -> Check:
     )
 
 
+def _studies(home: Home) -> Check:
+    from orchestrator.journal_store import journals
+
+    try:
+        return Check(name="studies", ok=True, detail=journals(home).examine())
+    except PltError as error:
+        return Check(name="studies", ok=False, detail=str(error))
+
+
 def _tracking(home: Home) -> Check:
     from orchestrator.tracking.reader import Reader
+    from orchestrator.tracking.sign_in import refuse_sign_in
 
     if not home.root.exists():
         return Check(name="MLflow", ok=False, detail="no home folder to keep it in", remedy="see PLT_HOME")
+    try:
+        refuse_sign_in(home, "doctor")
+    except PltError as error:
+        return Check(name="MLflow", ok=False, detail=str(error))
     problem = Reader(home).tracking_problem("doctor")
     return Check(name="MLflow", ok=problem is None, detail=problem or "answers")
 

@@ -37,8 +37,10 @@ def drive(
     Nothing is created for a request that cannot be met; every such request raises a `PltError`.
     """
     from orchestrator.studies import refuse_existing
+    from orchestrator.tracking.sign_in import refuse_sign_in
 
     refuse_existing(spec, home, corpora)
+    refuse_sign_in(home, spec.name)
     with redirect_stdout(sys.stderr):  # Ray prints there when a worker dies; standard output is for the result
         return _drive(spec, corpora, home, backend, address, listener, prepare)
 
@@ -61,7 +63,7 @@ def _drive(
 
     from orchestrator.driver_lock import driver_lock
     from orchestrator.interrupts import Interrupts
-    from orchestrator.patience import Patience
+    from orchestrator.patience import Patience, remedy
     from orchestrator.runner import Runner
     from orchestrator.study import Study
     from orchestrator.tracking.mlflow_tracker import MlflowTracker
@@ -98,8 +100,8 @@ def _drive(
                 ).run()
     except OSError as error:
         raise ServiceError(
-            f"{error.filename or home.root} cannot be written ({error.strerror}); make room, then `plt resume "
-            f"{spec.name}`: finished trials are kept"
+            f"{error.filename or home.root} cannot be written ({error.strerror}); {remedy(error)}, then "
+            f"`plt resume {spec.name}`: finished trials are kept"
         ) from error
     finally:
         workers.close()

@@ -7,9 +7,10 @@ from orchestrator.driver_lock import living_driver
 from orchestrator.home import Home
 from orchestrator.journal import study_record
 from orchestrator.journal_replay import JournalReplay
+from orchestrator.journal_store import Standing, journals
 from orchestrator.records import StudyRecord
 from orchestrator.requests import Request, pending
-from orchestrator.studies import refuse_unknown
+from orchestrator.studies import refuse_unknown, unknown
 
 
 def standing_mark(home: Home, name: str) -> Hashable:
@@ -17,9 +18,14 @@ def standing_mark(home: Home, name: str) -> Hashable:
 
     Costs microseconds. A `StudyError` when there is no such study.
     """
-    refuse_unknown(home, name)
-    stat = home.journal(name).stat()
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns, living_driver(home, name)
+    return _standing(home, name), living_driver(home, name)
+
+
+def _standing(home: Home, name: str) -> Standing:
+    standing = journals(home).standing(name)
+    if standing is None:
+        raise unknown(home, name)
+    return standing
 
 
 class FollowedStudy:
@@ -33,8 +39,8 @@ class FollowedStudy:
         self._record: StudyRecord | None = None
         self._replay: JournalReplay | None = None
         """None until the first look, which takes longest."""
-        self._file = 0
-        """Inode of the journal that is replayed."""
+        self._identity: Hashable = None
+        """Of the journal that is replayed."""
 
     def read(self) -> StudyRecord:
         """How the study stands now, the same object while that has not changed; a `StudyError` when it was taken away.
@@ -60,11 +66,12 @@ class FollowedStudy:
 
     def _latest(self) -> JournalReplay:
         """The journal that is there now, up to its end; another one may have taken the old one's place."""
-        path = self._home.journal(self._name)
-        file = path.stat().st_ino
+        identity = _standing(self._home, self._name).identity
         replay, self._replay = self._replay, None  # not kept when it cannot be read
-        if replay is None or file != self._file:
-            replay, self._file = JournalReplay(path, self._name), file
+        if replay is None or identity != self._identity:
+            store = journals(self._home)
+            replay = JournalReplay(store.journal(self._name), self._name, store.place(self._name))
+            self._identity = identity
         else:
             replay.sync()
         self._replay = replay

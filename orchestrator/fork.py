@@ -14,6 +14,7 @@ from orchestrator.configuration import Configuration, resolve, written_knobs
 from orchestrator.constraints import violations
 from orchestrator.errors import StudyError
 from orchestrator.home import Home
+from orchestrator.journal_store import journals
 from orchestrator.records import StudyRecord, TrialRecord, TrialState
 from orchestrator.replicates import same_for_all_seeds
 from orchestrator.spec import StudySpec
@@ -35,7 +36,7 @@ class Fork:
     def of(cls, home: Home, spec: StudySpec, corpora: Mapping[str, str], name: str) -> "Fork":
         """Fork the existing study of the file's name; a `StudyError` when there is none, or when `name` is taken."""
         source = read_study(home, spec.name)
-        if home.journal(name).exists():
+        if journals(home).exists(name):
             raise StudyError(f"study {name} exists already; give --fork a new name, or `plt resume {name}`")
         source_spec, known = read_spec(home, spec.name)
         refuse_other_data(spec.name, known, corpora)

@@ -1,7 +1,7 @@
 """Every file and folder that the platform keeps, named in one place.
 
     PLT_HOME/
-      studies/NAME/optuna.journal      the truth about the study's trials
+      studies/NAME/optuna.journal      the truth about the study's trials, unless PLT_STORAGE points elsewhere
       studies/NAME/driver.lock         held by the driver while it runs
       studies/NAME/live.json           what its trials are doing, for whoever watches
       studies/NAME/launch.json         the driver that the dashboard started last, if it started one
@@ -30,7 +30,7 @@ from pathlib import Path
 
 from orchestrator.errors import ServiceError, StudyError
 
-_USER_INFO = re.compile(r"//[^/@\s]+@")
+_USER_INFO = re.compile(r"//[^/\s]+@")
 _PASSWORD_KEY = re.compile(r"((?:password|passwd|token|secret)=)[^&\s]+", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -142,6 +142,16 @@ class Home:
     def loop_table(self, name: str, number: int) -> Path:
         """A trial's loop diagnostics."""
         return self.study(name) / "trials" / str(number) / "loops.csv"
+
+    @property
+    def storage_uri(self) -> str | None:
+        """`PLT_STORAGE`, a database that keeps the studies' journals; None when this home does."""
+        return os.environ.get("PLT_STORAGE") or None
+
+    @property
+    def shown_storage(self) -> str:
+        """Where studies are kept, for people and messages."""
+        return str(self.root) if self.storage_uri is None else without_secrets(self.storage_uri)
 
     @property
     def mlflow_uri(self) -> str:

@@ -1,38 +1,37 @@
 """A study's Optuna journal: how it is made, opened, mended and read.
 
-One file holds one study. It is written aside and renamed when it is made, appended to by the driver alone, and read by
-anyone at any time: an entry that is being written, or was cut short by a kill, is not there yet for a reader.
+A journal holds one study. It is made whole or not at all, appended to by the driver alone, and read by anyone at any
+time: an entry that is being written, or was cut short by a kill, is not there yet for a reader. Where it is kept is the
+business of `orchestrator.journal_store`.
 """
 
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.storages import JournalStorage
+from optuna.storages.journal import BaseJournalBackend
 from optuna.trial import FrozenTrial as StoredTrial
 
 from orchestrator import stored_trial
 from orchestrator.driver_lock import living_driver
 from orchestrator.errors import StudyError
 from orchestrator.home import Home
-from orchestrator.journal_file import JournalFile, Trouble, give_up
+from orchestrator.journal_store import Trouble, give_up, journals
 from orchestrator.records import Objective, StudyRecord, StudyState, TrialRecord, TrialState
 from orchestrator.spec import StudySpec
 
-__all__ = ["StoredTrial", "create_journal", "open_journal", "our_trials", "study_record", "trial_record"]
+__all__ = ["StoredTrial", "create_journal", "damaged", "open_journal", "our_trials", "study_record", "trial_record"]
 
 
-def create_journal(spec: StudySpec, path: Path, now: datetime) -> None:
-    """Write the journal aside and rename it, so that a study exists with all that it is or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".new")
-    aside.unlink(missing_ok=True)
+def create_journal(spec: StudySpec, home: Home, now: datetime) -> bool:
+    """Make a study, with all that it is or not at all; False when there is one of its name already."""
+    entries = _Entries()
     study = optuna.create_study(
-        storage=JournalStorage(JournalFile(aside)),
+        storage=JournalStorage(entries),
         study_name=spec.name,
         directions=[objective.direction for objective in spec.objectives],
     )
@@ -41,20 +40,39 @@ def create_journal(spec: StudySpec, path: Path, now: datetime) -> None:
         study.set_metric_names([objective.metric for objective in spec.objectives])
     study.set_user_attr("spec", spec.to_plain())
     study.set_user_attr("created", now.isoformat())
-    aside.replace(path)
+    return journals(home).create(spec.name, entries.all)
 
 
-def open_journal(path: Path, name: str, on_trouble: Trouble = give_up) -> JournalStorage:
-    """The storage of the study in this file; a `StudyError` when the file cannot be what was written there.
+class _Entries(BaseJournalBackend):
+    """A journal in memory."""
 
-    `on_trouble` is asked about every write that fails.
+    def __init__(self) -> None:
+        self.all: list[dict[str, Any]] = []
+
+    def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
+        return self.all[log_number_from:]
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        self.all += logs
+
+
+def open_journal(home: Home, name: str, on_trouble: Trouble = give_up, *, driving: bool = False) -> JournalStorage:
+    """The storage of a study; a `StudyError` when its journal cannot be what was written there.
+
+    `on_trouble` is asked about everything that fails. Only whoever holds the driver's lock is `driving`.
     """
+    store = journals(home)
     try:
-        storage = JournalStorage(JournalFile(path, on_trouble))
+        storage = JournalStorage(store.journal(name, on_trouble, driving=driving))
         storage.get_study_id_from_name(name)
     except (ValueError, KeyError) as error:
-        raise StudyError(f"{path} is damaged ({error}); restore a copy, or move it away to start anew") from error
+        raise damaged(store.place(name), error) from error
     return storage
+
+
+def damaged(place: str, error: Exception) -> StudyError:
+    """What to say of a journal that cannot be read."""
+    return StudyError(f"{place} is damaged ({error}); restore a copy, or move it away to start anew")
 
 
 def our_trials(storage: JournalStorage, study_id: int) -> list[StoredTrial]:

@@ -17,7 +17,7 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,12 @@ import orjson
 from optuna.storages.journal import JournalFileBackend
 from optuna.storages.journal._storage import JournalOperation
 
+from orchestrator.journal_store import Trouble, give_up
+
 _logger = logging.getLogger(__name__)
 
 _UNTOLD = frozenset({JournalOperation.CREATE_TRIAL, JournalOperation.SET_TRIAL_USER_ATTR})
 """Entries that lead up to what a trial is told with."""
-
-Trouble = Callable[[OSError], None]
-"""Is told of a write that failed. It returns to have it tried again, or raises to give up."""
-
-
-def give_up(error: OSError) -> None:
-    """Trouble nobody waits for."""
-    raise error
 
 
 class JournalFile(JournalFileBackend):
@@ -59,7 +53,7 @@ class JournalFile(JournalFileBackend):
         with self._path.open("rb") as file:
             file.seek(offset)
             for line in file:
-                entry = _entry(line)
+                entry = parse_entry(line) if line.endswith(b"\n") else None
                 if entry is None:
                     if file.readline():
                         raise ValueError(f"entry {number + 1} cannot be read")
@@ -71,7 +65,7 @@ class JournalFile(JournalFileBackend):
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Append the entries; while that fails, ask `on_trouble` what to do."""
-        text = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs).encode()
+        text = "".join(entry_text(log) + "\n" for log in logs).encode()
         durable = any(log["op_code"] not in _UNTOLD for log in logs)
         while True:
             try:
@@ -94,15 +88,18 @@ class JournalFile(JournalFileBackend):
                 raise
 
 
-def _entry(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None when it was cut short."""
-    if not line.endswith(b"\n"):
-        return None
+def entry_text(entry: Mapping[str, Any]) -> str:
+    """An entry as one line of ASCII, without its end."""
+    return json.dumps(entry, separators=(",", ":"))
+
+
+def parse_entry(text: bytes | str) -> dict[str, Any] | None:
+    """What such a line says; None when it is damaged."""
     try:
-        entry: dict[str, Any] = orjson.loads(line)
+        entry: dict[str, Any] = orjson.loads(text)
     except orjson.JSONDecodeError:  # also for numbers that are not finite, which Python's own writer and reader know
         try:
-            entry = json.loads(line)
+            entry = json.loads(text)
         except ValueError:
             return None
     return entry

@@ -8,16 +8,15 @@ Limits: one study, found by its name; never writes. Not for several threads at o
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from optuna.distributions import BaseDistribution, check_distribution_compatibility, json_to_distribution
+from optuna.storages.journal import BaseJournalBackend
 from optuna.storages.journal._storage import JournalOperation
 from optuna.trial import TrialState as StoredState
 
 from orchestrator import stored_trial
-from orchestrator.errors import StudyError
-from orchestrator.journal_file import JournalFile
+from orchestrator.journal import damaged
 from orchestrator.records import TrialRecord, TrialState
 
 _CONSTRAINT = "constraints:"
@@ -48,9 +47,9 @@ class _Trial:
 class JournalReplay:
     """What one journal says of one study."""
 
-    def __init__(self, path: Path, name: str) -> None:
-        """A `StudyError` when the file cannot be what was written there, or holds no such study."""
-        self._path, self._file, self._name = path, JournalFile(path), name
+    def __init__(self, journal: BaseJournalBackend, name: str, place: str) -> None:
+        """A `StudyError` names the place when the journal cannot be what was written there, or holds no such study."""
+        self._journal, self._name, self._place = journal, name, place
         self._count = 0
         """Entries read so far."""
         self._studies: dict[int, tuple[str, dict[str, Any]]] = {}
@@ -76,16 +75,14 @@ class JournalReplay:
     def sync(self) -> None:
         """Read what is new; a `StudyError` as above."""
         try:
-            for entry in self._file.read_logs(self._count):
+            for entry in self._journal.read_logs(self._count):
                 self._count += 1
                 apply = self._apply.get(entry["op_code"])
                 if apply is not None:
                     apply(entry)
             self._turn_to(self._find())
         except (ValueError, KeyError) as error:
-            raise StudyError(
-                f"{self._path} is damaged ({error}); restore a copy, or move it away to start anew"
-            ) from error
+            raise damaged(self._place, error) from error
 
     @property
     def attributes(self) -> Mapping[str, Any]:

@@ -70,8 +70,8 @@ class _LazyGroup(click.Group):
 def cli() -> None:
     """Which loop count, window and gate should your Parallel Loop Transformer have?
 
-    PLT_HOME (default ./plt-home) is where studies, data and measurements are kept; MLFLOW_TRACKING_URI sends tracked
-    runs to a server of yours.
+    PLT_HOME (default ./plt-home) is where studies, data and measurements are kept; PLT_STORAGE=postgresql://... keeps
+    the studies in a database, MLFLOW_TRACKING_URI sends tracked runs to a server of yours.
     """
 
 

@@ -3,11 +3,17 @@
 import errno
 from collections.abc import Callable
 
+from orchestrator.errors import DatabaseError
 from orchestrator.listener import Listener
 
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ETIMEDOUT})
 """A full disk or quota, or a file server that is away."""
 _PAUSE_SECONDS = 1.0
+
+
+def remedy(error: OSError) -> str:
+    """What a person can do about it."""
+    return error.remedy if isinstance(error, DatabaseError) else "make room"
 
 
 class Patience:
@@ -21,7 +27,7 @@ class Patience:
         """Wait a moment; raises the error when it will not pass, or when somebody asks to stop."""
         if error.errno not in _PASSING or self._should_stop():
             raise error
-        text = f"the study cannot be written ({error.strerror}): paused; make room, and it goes on by itself"
+        text = f"the study cannot be written ({error.strerror}): paused; {remedy(error)}, and it goes on by itself"
         if text != self._said:
             self._listener.notice(text)
             self._said = text

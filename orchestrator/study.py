@@ -27,7 +27,7 @@ from orchestrator.constraints import violations
 from orchestrator.errors import ServiceError
 from orchestrator.home import Home
 from orchestrator.journal import create_journal, open_journal, our_trials, study_record, trial_record
-from orchestrator.journal_file import Trouble, give_up
+from orchestrator.journal_store import Trouble, give_up, journals
 from orchestrator.knowledge import Knowledge
 from orchestrator.proposer import Proposer
 from orchestrator.records import AttemptRecord, RungRecord, StudyRecord, StudyState, TrialRecord, TrialState
@@ -88,13 +88,13 @@ class Study:
         Raises `StudyError` when it exists and asks another question: other objectives, constraints, search, model,
         data, training, benchmark or sampler, or seeds that do not begin with its own. Any other budget continues it.
         """
-        path = home.journal(spec.name)
+        store = journals(home)
         refuse_existing(spec, home, corpora or {})
         try:
-            if not path.exists():
-                create_journal(spec, path, clock())
+            if not store.exists(spec.name):
+                create_journal(spec, home, clock())
             last_sign = _last_sign_of_life(home, spec.name)
-            storage = open_journal(path, spec.name, on_trouble)
+            storage = open_journal(home, spec.name, on_trouble, driving=True)
             study = _load(storage, spec.name)
             plain = spec.to_plain()
             if study.user_attrs["spec"] != plain:
@@ -102,8 +102,11 @@ class Study:
             known: dict[str, str] = study.user_attrs.get("corpora", {})
             if set(corpora or {}) - set(known):
                 study.set_user_attr("corpora", {**known, **(corpora or {})})
+        except ServiceError:
+            raise
         except OSError as error:
-            raise ServiceError(f"{path} cannot be written ({error.strerror}); make room or set PLT_HOME") from error
+            place = store.place(spec.name)
+            raise ServiceError(f"{place} cannot be written ({error.strerror}); make room or set PLT_HOME") from error
         return cls(spec, home, storage, clock, ahead, last_sign)
 
     def __enter__(self) -> Self:
@@ -341,8 +344,9 @@ class Study:
 
 def _last_sign_of_life(home: Home, name: str) -> datetime:
     """When the last driver was last known to live: what a lost attempt has cost ends there."""
-    files = (home.journal(name), home.live(name))
-    return datetime.fromtimestamp(max(file.stat().st_mtime for file in files if file.exists()), UTC)
+    standing, live = journals(home).standing(name), home.live(name)
+    signs = [datetime.fromtimestamp(live.stat().st_mtime, UTC)] if live.exists() else []
+    return max([standing.written, *signs] if standing else signs)
 
 
 def _load(storage: JournalStorage, name: str) -> optuna.Study:

@@ -10,10 +10,11 @@ _FIXED = ("model", "data", "train", "search", "objectives", "constraints", "benc
 may change."""
 
 
-def refuse_other_study(stored: Mapping[str, Any], new: Mapping[str, Any], folder: str) -> None:
+def refuse_other_study(stored: Mapping[str, Any], new: Mapping[str, Any], removal: str) -> None:
     """Raise a `StudyError` that names every difference when `new` cannot continue `stored`; both are plain specs.
 
-    Seeds may be added at the end: every configuration then gets the new ones too.
+    `removal` says how the old study can be done away with. Seeds may be added at the end: every configuration then gets
+    the new ones too.
     """
     differences = [text for section in _FIXED for text in _differences(section, stored.get(section), new.get(section))]
     if new["seeds"][: len(stored["seeds"])] != stored["seeds"]:
@@ -22,7 +23,7 @@ def refuse_other_study(stored: Mapping[str, Any], new: Mapping[str, Any], folder
         raise StudyError(
             f"study {new['name']} exists and asks another question: {'; '.join(differences)}; "
             f"give the new study another name, start it from the old one's trials with `--fork NEW-NAME`, "
-            f"or move {folder} away"
+            f"or {removal}"
         )
 
 

@@ -15,6 +15,7 @@ from orchestrator.errors import ServiceError, StudyError
 from orchestrator.file_lock import file_lock
 from orchestrator.home import Home
 from orchestrator.journal import create_journal
+from orchestrator.journal_store import journals
 from orchestrator.spec import StudySpec
 from orchestrator.studies import read_spec, refuse_existing
 
@@ -34,17 +35,23 @@ def submit(home: Home, spec: StudySpec, options: DriverOptions, launch: DriverLa
     Raises a `StudyError` when the name belongs to another study, a `ServiceError` when the home cannot be written.
     """
     home.create()
+    store = journals(home)
     with file_lock(home.studies / ".submission.lock"):
-        if home.journal(spec.name).exists():
+        if store.exists(spec.name):
             _refuse_another(home, spec)
             return Submission(study=spec.name, created=False)
         try:
             with driver_lock(home, spec.name):
-                create_journal(spec, home.journal(spec.name), datetime.now(UTC))
+                created = create_journal(spec, home, datetime.now(UTC))
+        except ServiceError:
+            raise
         except OSError as error:
             raise ServiceError(
-                f"{home.journal(spec.name)} cannot be written ({error.strerror}); make room or set PLT_HOME"
+                f"{store.place(spec.name)} cannot be written ({error.strerror}); make room or set PLT_HOME"
             ) from error
+        if not created:
+            _refuse_another(home, spec)
+            return Submission(study=spec.name, created=False)
         (launch or DriverLaunch(home, spec.name)).start(("resume", spec.name, *options.arguments()))
     return Submission(study=spec.name, created=True)
 

@@ -5,7 +5,7 @@ import os
 import pandas as pd
 import streamlit as st
 
-from dashboard import frames
+from dashboard import frames, session
 from dashboard.launch import RAY_DASHBOARD
 from dashboard.loading import REFRESH, load_cluster, load_row, load_study, reader
 from orchestrator.cluster_state import ClusterState
@@ -87,7 +87,7 @@ def _work() -> None:
 def _driven() -> list[StudyRecord]:
     """Studies with a living driver; what cannot be read is told on the Studies page."""
     driven = []
-    for name in reader().names():
+    for name in session.study_names():
         try:
             if load_row(name)["state"] in ("RUNNING", "PAUSED", "CREATED"):
                 driven.append(load_study(name))

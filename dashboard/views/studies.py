@@ -9,7 +9,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from dashboard import access, formats, frames, palette, session
 from dashboard.address import Address
-from dashboard.loading import REFRESH, load_row, reader
+from dashboard.loading import REFRESH, load_row
 from orchestrator.errors import PltError
 
 _SHOWN = ("study", "state", "progress", "configurations", "left", "failures", "best", "moved", "question")
@@ -18,7 +18,7 @@ _SHOWN = ("study", "state", "progress", "configurations", "left", "failures", "b
 @st.fragment(run_every=REFRESH)
 def render() -> None:
     """Draw the page, again every few seconds."""
-    names = reader().names()
+    names = session.study_names()
     if not names:
         session.nothing_yet()
         return

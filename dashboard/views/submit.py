@@ -49,7 +49,7 @@ def render() -> None:
 
 def _start_from() -> None:
     """Choose what to begin with; the address may name a study to clone."""
-    names = reader().names()
+    names = session.study_names()
     options = {f"example: {name}": ("example", name) for name in starting_points.examples()}
     options |= {f"study: {name}": ("study", name) for name in names}
     asked = st.query_params.get("from")
@@ -114,14 +114,14 @@ def _check(text: str) -> _Checked:
 
 @st.cache_data(ttl=60, max_entries=32, show_spinner="Looking at the search space ...")
 def _preview(home: Home, text: str) -> Preview:
-    return preview(load_spec(spec_form.FILE, text=text), _earlier(home))
+    del home  # whose studies they are
+    return preview(load_spec(spec_form.FILE, text=text), _earlier())
 
 
-def _earlier(home: Home) -> list[StudyRecord]:
+def _earlier() -> list[StudyRecord]:
     """The studies of this home whose journals changed last."""
-    names = sorted(reader().names(), key=lambda name: -home.journal(name).stat().st_mtime)
     records = []
-    for name in names[:_EARLIER]:
+    for name in reader().latest_names()[:_EARLIER]:
         try:
             records.append(load_study(name))
         except PltError:  # its own page says what is wrong with it
@@ -142,7 +142,7 @@ def _tell(checked: _Checked) -> None:
         return
     st.success("The study file is valid.", icon=":material/check:")
     st.markdown(preview_markdown(_preview(Home.from_environment(), text)))
-    taken = spec.name in reader().names()
+    taken = spec.name in session.study_names()
     if taken:
         st.info(f"A study {spec.name} exists already; an equal file opens it, another one needs another name.")
     options = actions.choose_options("submit")

@@ -36,9 +36,11 @@ _PATIENCE = {
 _TRAINING = {"mlflow.experimentKind": "custom_model_development"}
 """So that MLflow's pages open on the runs, not on traces of language model calls."""
 _SIGN_IN = "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
+UNKNOWN_USER = f"it does not know this user and password; {_SIGN_IN}"
+MAY_NOT = f"this user may not do that there; {_SIGN_IN}"
 _SIGNS = {
-    "error code 401": f"it does not know this user and password; {_SIGN_IN}",
-    "error code 403": f"this user may not do that there; {_SIGN_IN}",
+    "error code 401": UNKNOWN_USER,
+    "error code 403": MAY_NOT,
     "Connection refused": "connection refused",
     "Read timed out": "no answer in time",
     "timed out": "no answer in time",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.errors import PltError, ServiceError, StudyError
 from orchestrator.followed_study import FollowedStudy, standing_mark
 from orchestrator.home import Home
+from orchestrator.journal_store import journals
 from orchestrator.live_state import LiveState, read_live
 from orchestrator.records import StudyRecord
 from orchestrator.requests import Request
@@ -81,6 +82,12 @@ class Reader:
     def names(self) -> list[str]:
         """Names of the studies of this home."""
         return list_studies(self.home)
+
+    def latest_names(self) -> list[str]:
+        """The same, the one that was written to last first."""
+        store = journals(self.home)
+        found = [(standing.written, name) for name in self.names() if (standing := store.standing(name)) is not None]
+        return [name for _, name in sorted(found, reverse=True)]
 
     def study(self, name: str) -> StudyRecord:
         """One study with all its trials, the same object while it has not changed.
@@ -169,7 +176,7 @@ class Reader:
             store = self._stores.get(study)
             if store is None or store.experiment_id is None:
                 store = self._stores[study] = MlflowRuns(self.home, study)
-                created = self.study(study).created if self.home.journal(study).exists() else None
+                created = self.study(study).created if journals(self.home).exists(study) else None
                 store.created = created.isoformat() if created else None
             with self._lock:
                 _keep_latest(self._stores, study)

@@ -125,8 +125,8 @@ MANY = SPEC.replace("search:\n", "search:\n  lr: {{low: 1.0e-3, high: 1.0e-2, lo
 def plant_many(home: Home, name: str, configurations: int) -> StudyRecord:
     """A study with that many configurations of one seed; the first four take less than 4.5 ms per token."""
     spec = load_spec(Path("study.yaml"), text=MANY.format(name=name))
-    create_journal(spec, home.journal(name), BEGIN)
-    storage, space = open_journal(home.journal(name), name), SearchSpace(spec)
+    create_journal(spec, home, BEGIN)
+    storage, space = open_journal(home, name), SearchSpace(spec)
     for number in range(configurations):
         params = {"lr": 1e-3 + 8e-3 * number / configurations, "num_loops": 1 + number % 3}
         params |= {"window": 8, "gate_mode": "learned"} if number % 3 else {}

@@ -212,6 +212,16 @@ def test_a_study_that_cannot_be_read_does_not_hide_the_others(plant: Plant, home
     assert "bad" in text(app)
 
 
+@pytest.mark.usefixtures("home")
+def test_a_database_that_is_away_is_said_on_every_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLT_STORAGE", "postgresql://planted:secret@127.0.0.1:1/plt")
+    for page in (STUDIES, TRADE_OFFS, SUBMIT):
+        said = text(open_page(page))
+        assert "postgresql://127.0.0.1:1/plt cannot be used (server at" in said
+        assert "planted" not in said
+        assert "secret" not in said
+
+
 def test_budgets_in_the_address_move_the_answer(plant: Plant) -> None:
     plant()
     free = open_page(TRADE_OFFS, study="loops")

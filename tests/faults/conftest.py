@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from harness.plan import SHORT, faults_of
+from harness.plan import SHORT, faults_of, in_database
 from harness.round import Outcome
 from harness.rounds import Rounds
+
+from tests.services import have_postgres, programs
 
 SEED = pytest.StashKey[int]()
 OUTCOMES = pytest.StashKey[list[Outcome]]()
@@ -40,9 +42,10 @@ def rounds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     selected = sorted({call.params["round_number"] for call in calls if call and "round_number" in call.params})
     faults = faults_of(max(selected, default=-1) + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        for name in ("MLFLOW_TRACKING_URI", "PLT_STORAGE"):
+            patch.delenv(name, raising=False)
         under_way = Rounds(
-            {number: faults[number] for number in selected},
+            {n: faults[n] for n in selected if have_postgres() or not in_database(faults[n])},
             request.config.stash[SEED],
             tmp_path_factory.mktemp("faults"),
             int(os.environ.get("PLT_FAULT_JOBS") or 2),
@@ -54,6 +57,8 @@ def rounds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def outcome(request: pytest.FixtureRequest, round_number: int, rounds: Rounds) -> Outcome:
     """The round's, noted for the table."""
+    if in_database(faults_of(round_number + 1)[round_number]):
+        programs()
     found = rounds.outcome(round_number)
     request.config.stash[OUTCOMES].append(found)
     return found

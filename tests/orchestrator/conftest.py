@@ -8,6 +8,7 @@ import pytest
 from orchestrator.home import Home
 from orchestrator.spec import StudySpec
 from tests.orchestrator.seaweed import Store, weed
+from tests.services import Postgres
 
 PlainStudy = Callable[..., dict[str, Any]]
 MakeSpec = Callable[..., StudySpec]
@@ -66,3 +67,19 @@ def store(seaweed: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
 @pytest.fixture
 def home(tmp_path: Any) -> Home:
     return Home(tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server for the tests of this folder."""
+    server = Postgres()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def database(postgres: Postgres, request: pytest.FixtureRequest) -> str:
+    """The address of an empty database, password and all."""
+    name = f"db{abs(hash(request.node.nodeid)) % 10**12}"
+    postgres.make(name)
+    return postgres.with_password(name)

@@ -127,7 +127,7 @@ def test_a_living_driver_is_asked_and_nobody_waits(home: Home, study: str, sleep
         with pytest.raises(StudyError, match="give more"):
             control.allow(1, DriverOptions())
     assert said[0].startswith(f"asked {os.uname().nodename}:{os.getpid()} to pause")
-    storage = open_journal(home.journal(study), study)
+    storage = open_journal(home, study)
     asked = pending(storage.get_study_user_attrs(storage.get_study_id_from_name(study)))
     assert [request.kind for request in asked] == [RequestKind.PAUSE, RequestKind.RESUME, RequestKind.STOP]
     assert not sleepers.commands

@@ -145,7 +145,7 @@ def test_it_makes_of_any_entries_what_optuna_makes(tmp_path: Path, parts: list[l
     path.unlink(missing_ok=True)
     first = {"op_code": 0, "worker_id": "other", "study_name": NAME, "directions": [1]}
     JournalFile(path).append_logs([first])
-    replay: JournalReplay | None = JournalReplay(path, NAME)
+    replay: JournalReplay | None = replay_of(path)
     before: dict[int, TrialRecord] = {}
     for part in parts:
         JournalFile(path).append_logs(flat(part))
@@ -153,15 +153,15 @@ def test_it_makes_of_any_entries_what_optuna_makes(tmp_path: Path, parts: list[l
             attributes, trials = expected(path)
         except KeyError:
             with pytest.raises(StudyError, match="damaged"):
-                JournalReplay(path, NAME)
+                replay_of(path)
             replay = None
             continue
         if replay is None:
-            replay, before = JournalReplay(path, NAME), {}
+            replay, before = replay_of(path), {}
         replay.sync()
         found = replay.trials()
         assert (replay.attributes, found) == (attributes, trials)
-        assert JournalReplay(path, NAME).trials() == trials
+        assert replay_of(path).trials() == trials
         assert all(
             record is before[record.number]
             for record in found
@@ -176,10 +176,14 @@ ENQUEUED = {"op_code": 4, **OTHER, "study_id": 0, "datetime_start": NOW, "state"
 MADE = {**ENQUEUED, "state": 0, "user_attrs": ASKED}
 
 
+def replay_of(path: Path) -> JournalReplay:
+    return JournalReplay(JournalFile(path), NAME, str(path))
+
+
 def begin(path: Path, *entries: dict[str, Any]) -> tuple[JournalFile, JournalReplay]:
     journal = JournalFile(path / "journal")
     journal.append_logs([STUDY, *entries])
-    return journal, JournalReplay(path / "journal", NAME)
+    return journal, replay_of(path / "journal")
 
 
 def numbers(replay: JournalReplay) -> list[int]:

@@ -81,7 +81,7 @@ class Heard(Silence):
 
 def ask(home: Home, kind: RequestKind, configurations: int | None = None, *, to: str | None = None) -> None:
     """As another process would."""
-    storage = open_journal(home.journal(NAME), NAME)
+    storage = open_journal(home, NAME)
     request = new_request(kind, to or process_name(), datetime.now(UTC), configurations)
     storage.set_study_user_attr(storage.get_study_id_from_name(NAME), *request_to_plain(request))
 

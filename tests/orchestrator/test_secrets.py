@@ -12,7 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.orchestrator.tracking.test_mlflow_server import answers, free_port
+from orchestrator.home import Home
+from orchestrator.studies import list_studies
+from tests.services import Postgres, answers, free_port
 
 USER, PASSWORD = "planted-user", "planted-password-15"
 PLANTED = {
@@ -108,7 +110,11 @@ class Commands:
     def _watch(self, process: subprocess.Popen[str]) -> None:
         """Anybody on the machine may read the arguments of a process."""
         while process.poll() is None:
-            for one in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+            try:
+                family = [started := psutil.Process(process.pid), *started.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                return
+            for one in family:
                 try:
                     self.said += " ".join(one.cmdline()) + "\n"
                 except psutil.Error:
@@ -117,42 +123,55 @@ class Commands:
 
 
 @pytest.mark.slow
-def test_a_wrong_password_is_told_with_its_remedy_and_loses_nothing(server: int, tmp_path: Path) -> None:
+def test_a_wrong_password_is_told_with_its_remedy_before_anything_is_made(server: int, tmp_path: Path) -> None:
     address = {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{server}"}
     wrong = Commands(tmp_path, address | {"MLFLOW_TRACKING_USERNAME": USER, "MLFLOW_TRACKING_PASSWORD": "another"})
     code, printed = wrong("doctor")
     assert code == 1
     assert "it does not know this user and password; set MLFLOW_TRACKING_USERNAME" in printed
     code, printed = wrong("run", "study.yaml", "--backend", "local")
-    assert "it does not know this user and password" in printed
-    assert "1 COMPLETE" in printed
+    assert code == 2
+    (line,) = printed.splitlines()
+    assert line.startswith(
+        f"plt: MLflow at {address['MLFLOW_TRACKING_URI']} cannot be used: it does not know this user"
+    )
+    assert list_studies(Home(wrong.home)) == []
     assert "another" not in wrong.said
-    right = Commands(tmp_path, address | PLANTED)
-    code, printed = right("resume", "secrets", "--backend", "local")
-    assert code == 0
-    assert "not everything was tracked" not in printed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["variables", "address"])
 def test_no_secret_is_found_afterwards(
-    server: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, where: str
+    server: int, postgres: Postgres, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, where: str
 ) -> None:
-    """In what was printed, in arguments, in the home, and in runs and artifacts that MLflow shows to every reader."""
+    """In what was printed, in arguments, in home and database, in runs and artifacts that MLflow shows every reader."""
     user = f"{USER}:{PASSWORD}@" if where == "address" else ""
-    plt = Commands(tmp_path, {"MLFLOW_TRACKING_URI": f"http://{user}127.0.0.1:{server}"} | ({} if user else PLANTED))
+    name = f"secrets_in_{where}"
+    storage = {"PLT_STORAGE": postgres.make(name), "PGPASSWORD": postgres.PASSWORD}
+    if user:
+        storage = {"PLT_STORAGE": postgres.with_password(name)}
+    tracking = {"MLFLOW_TRACKING_URI": f"http://{user}127.0.0.1:{server}"} | ({} if user else PLANTED)
+    plt = Commands(tmp_path, tracking | storage)
     code, printed = plt("run", "study.yaml", "--backend", "local")
     assert code == 0, printed
-    for arguments in (["status", "secrets"], ["logs", "secrets/1"], ["export", "secrets"]):
+    for arguments in (["status", "secrets"], ["logs", "secrets/1"], ["export", "secrets"], ["status", "none"]):
         plt(*arguments)
+    assert "ok   studies: 1 in the database postgresql://127.0.0.1" in plt("doctor")[1]
+    away = Commands(tmp_path, tracking | storage | {"PLT_STORAGE": postgres.with_password(f"not_{name}")})
+    assert away("status", "secrets")[0] == 2
+    plt.said += away.said
     told = plt.said.replace(str(tmp_path), "")
     artifacts = tmp_path_factory.getbasetemp().glob("server*/files/**/*")
     files = {path: path.read_bytes() for path in (*plt.home.rglob("*"), *artifacts) if path.is_file()}
-    assert {"optuna.journal", "spec.json"} <= {path.name for path in files}
+    assert "spec.json" in {path.name for path in files}
+    with postgres.connect(name) as connection:
+        rows = connection.execute("select s.*, j.* from plt_study s join plt_journal j on j.study = s.id").fetchall()
+    assert len(rows) > 10
     runs = search_runs(server)
     assert "plt.trial" in runs
-    for secret in (USER, *PLANTED.values()):
+    for secret in (USER, postgres.USER, postgres.PASSWORD, *PLANTED.values()):
         assert secret not in told
+        assert secret not in str(rows)
         assert secret not in runs
         assert not [path for path, content in files.items() if secret.encode() in content]
 

@@ -14,7 +14,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
 
+from harness.storage import Rows, home_of
 from orchestrator.home import Home
+from orchestrator.journal_store import journals
 from orchestrator.records import StudyRecord, TrialRecord, TrialState
 from orchestrator.studies import read_study
 
@@ -53,9 +55,13 @@ class Place:
     """The address of its MLflow."""
 
     @classmethod
-    def of(cls, home: Path, name: str, tracking: str | None = None) -> "Place":
-        """A study of a home, tracked there unless said otherwise."""
-        return cls(home=Home(home), name=name, tracking=tracking or f"sqlite:///{home / 'mlflow.db'}")
+    def of(cls, home: Path, name: str, storage: str | None = None) -> "Place":
+        """A study of a home, tracked there, and kept there or in a database."""
+        return cls(home=home_of(home, storage), name=name, tracking=f"sqlite:///{home / 'mlflow.db'}")
+
+    def exists(self) -> bool:
+        """Whether there is a study."""
+        return journals(self.home).exists(self.name)
 
     def record(self) -> StudyRecord:
         """The study as it stands."""
@@ -63,7 +69,7 @@ class Place:
 
     def finished(self) -> dict[int, TrialRecord]:
         """Its finished trials by number; none before there is a study."""
-        if not self.home.journal(self.name).exists():
+        if not self.exists():
             return {}
         return {trial.number: trial for trial in self.record().trials if trial.state.finished}
 
@@ -73,10 +79,12 @@ class Place:
         return sum(output.read_bytes().count(b"\nstep ") + 1 for output in outputs)
 
     def optuna_trials(self) -> list[FrozenTrial]:
-        """Its trials as Optuna's own file backend reads them."""
+        """Its trials as Optuna itself reads them, without any of our code."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            storage = JournalStorage(JournalFileBackend(str(self.home.journal(self.name))))
+            uri = self.home.storage_uri
+            kept = JournalFileBackend(str(self.home.journal(self.name))) if uri is None else Rows(uri, self.name)
+            storage = JournalStorage(kept)
         return optuna.load_study(study_name=self.name, storage=storage).get_trials(deepcopy=False)
 
     def runs(self) -> list[Run]:

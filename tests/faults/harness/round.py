@@ -12,6 +12,7 @@ from harness.mlflow_server import MlflowServer
 from harness.outside import Place
 from harness.unbroken import Unbroken
 from orchestrator.records import StudyState, TrialRecord
+from tests.services import Postgres
 
 _RESUMES = 3
 """How often a study may need to be continued."""
@@ -44,13 +45,28 @@ class Outcome:
 class Round:
     """What a fault works with. It begins with `start` and ends with `finish`."""
 
-    def __init__(self, outcome: Outcome, folder: Path, unbroken: Unbroken, backend: str, server: MlflowServer) -> None:
+    def __init__(
+        self,
+        outcome: Outcome,
+        folder: Path,
+        unbroken: Unbroken,
+        backend: str,
+        server: MlflowServer,
+        database: Postgres | None = None,
+    ) -> None:
         self.outcome, self.folder, self.unbroken = outcome, folder, unbroken
         self.random = random.Random(outcome.seed)
         self.backend = [f"--backend={backend}"]
         """Options of every command that drives."""
         self.environment = {"PLT_HOME": str(folder / "home"), **_SLOW_MLFLOW}
-        self.place = Place.of(folder / "home", f"round-{outcome.number}")
+        self.database = database
+        """Where its study is kept; None for its home."""
+        storage = None
+        if database is not None:
+            name = f"round_{outcome.number}"
+            self.environment |= {"PLT_STORAGE": database.make(name), "PGPASSWORD": database.PASSWORD}
+            storage = database.with_password(name)
+        self.place = Place.of(folder / "home", f"round-{outcome.number}", storage)
         self.file = unbroken.scenario.write(folder, self.place.name)
         self.kept: dict[int, TrialRecord] = {}
         self.points_may_miss = False
@@ -76,7 +92,7 @@ class Round:
     def continued(self) -> Driver:
         """`plt resume`, or `plt run` again when the study was not even created."""
         self.outcome.resumes += 1
-        if not self.place.home.journal(self.place.name).exists():
+        if not self.place.exists():
             return self.start()
         return self.plt("resume", self.place.name, *self.backend)
 
@@ -136,7 +152,6 @@ class Round:
             process.kill()
 
     def _complete(self) -> bool:
-        home, name = self.place.home, self.place.name
-        if not home.journal(name).exists() or home.spool(name).exists():
+        if not self.place.exists() or self.place.home.spool(self.place.name).exists():
             return False
         return self.place.record().state is StudyState.COMPLETE

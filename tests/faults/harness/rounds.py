@@ -4,16 +4,19 @@ import shutil
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Lock
 
 from harness.driver import Hang
 from harness.mlflow_server import MlflowServer
-from harness.plan import FAULTS
+from harness.plan import FAULTS, Fault, in_database
 from harness.round import Broken, Outcome, Round
 from harness.studies import SCENARIOS
 from harness.unbroken import Unbroken, run_unbroken
 from orchestrator.home import Home
 from orchestrator.tracking.mlflow_connection import connect
+from tests.services import Postgres
 
 
 class Rounds:
@@ -27,6 +30,8 @@ class Rounds:
         self._unbroken_pool = ThreadPoolExecutor(1, thread_name_prefix="unbroken")
         scenarios = dict.fromkeys(["plain", *(FAULTS[name].scenario for name in faults.values())])
         self._unbroken = {name: self._unbroken_pool.submit(self._run_unbroken, name) for name in scenarios}
+        self._lock = Lock()
+        self._shared: Postgres | None = None
         self._server = MlflowServer(folder / "server")
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="round")
         self._futures = {number: self._pool.submit(self._carry_out, number, name) for number, name in faults.items()}
@@ -44,6 +49,8 @@ class Rounds:
         for pool in (self._pool, self._unbroken_pool):
             pool.shutdown(cancel_futures=True)
         self._server.kill()
+        if self._shared is not None:
+            self._shared.end()
 
     def _carry_out(self, number: int, name: str) -> Outcome:
         """One round from an empty home to its verdict."""
@@ -52,7 +59,26 @@ class Rounds:
         folder = self._folder / f"{number}-{name}"
         shutil.copytree(self._template, folder / "home")
         outcome = Outcome(number=number, fault=name, seed=f"{self._seed}/{number}")
-        round_ = Round(outcome, folder, unbroken, fault.backend, self._server)
+        with ExitStack() as services:
+            database = self._database(name, services)
+            round_ = Round(outcome, folder, unbroken, fault.backend, self._server, database)
+            self._break(round_, fault)
+        return outcome
+
+    def _database(self, name: str, services: ExitStack) -> Postgres | None:
+        """A server of its own for a fault that kills it, one for all others whose study is in a database."""
+        if not in_database(name):
+            return None
+        if FAULTS[name].own_database:
+            own = Postgres()
+            services.callback(own.end)
+            return own
+        with self._lock:
+            self._shared = self._shared or Postgres()
+            return self._shared
+
+    def _break(self, round_: Round, fault: Fault) -> None:
+        outcome = round_.outcome
         began = time.monotonic()
         try:
             fault.strike(round_)
@@ -63,7 +89,6 @@ class Rounds:
             round_.end_processes()
             round_.resources.close()
             outcome.seconds = time.monotonic() - began
-        return outcome
 
     def _run_unbroken(self, scenario: str) -> Unbroken:
         folder = self._folder / f"unbroken-{scenario}"

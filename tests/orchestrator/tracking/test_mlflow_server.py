@@ -1,12 +1,10 @@
 """A real MLflow server behind a proxy that goes away and comes back under a study."""
 
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,27 +18,9 @@ from orchestrator.records import StudyState
 from orchestrator.tracking.mlflow_tracker import MlflowTracker
 from orchestrator.tracking.untracked import untracked
 from tests.orchestrator.tracking.mlflow_view import children, loss
+from tests.services import answers, free_port
 
 Make = Callable[..., Any]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def answers(url: str, seconds: float) -> bool:
-    """Whether a server answers in time."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return True
-    return False
 
 
 @pytest.fixture
