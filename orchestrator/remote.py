@@ -2,7 +2,8 @@
 
 A submitted study is driven there by `plt run` in a job of its own, which survives whoever submitted it. Every other
 question is put the same way: the command itself runs there, beside the storage, and what it prints comes back. So a
-study's state is never guessed from a job's.
+study's state is never guessed from a job's: Ray calls a job FAILED as soon as it loses sight of it, while the driver
+may go on, so the study's own lock is asked who drives it.
 """
 
 import json
@@ -39,9 +40,10 @@ class Remote:
 
     def resume(self, name: str, options: Sequence[str] = ()) -> tuple[Job, bool]:
         """Have an existing study driven on, or tell who drives it to go on; the job, and whether it is new."""
-        latest = self.driver(name)
-        if latest is not None and latest.living:
+        driving = self._driving(name)
+        if driving is not None:
             deque(self.command(["resume", name, *options]).output(), maxlen=0)
+            return driving, False
         return self._drive(name, ["resume", name, *options], None, None, install=False)
 
     def driver(self, name: str) -> Job | None:
@@ -65,14 +67,15 @@ class Remote:
     def _drive(
         self, name: str, arguments: Sequence[str], spec: str | None, study: Path | None, *, install: bool
     ) -> tuple[Job, bool]:
-        latest = self.driver(name)
-        if latest is not None and latest.living:
+        latest = self._driving(name)
+        if latest is not None:
             if spec is not None and latest.metadata.get(_SPEC) not in (spec, ""):
                 raise StudyError(
                     f"study {name} is being driven by job {latest.id} from another file; stop it with `plt stop {name} "
                     "--address ...` or submit this one under another name"
                 )
             return latest, False
+        latest = self.driver(name)
         job_id = f"plt-{name}-{1 if latest is None else _turn(latest.id) + 1}"
         with shipment(study) as folder:
             new = self._submit(
@@ -85,6 +88,15 @@ class Remote:
         job = self._jobs.get(job_id)
         assert job is not None
         return job, new
+
+    def _driving(self, name: str) -> Job | None:
+        """The latest job of a study if it may still drive it: a job of unknown end does while the study is locked."""
+        latest = self.driver(name)
+        if latest is None or latest.living or latest.exit_code is not None:
+            return latest if latest is not None and latest.living else None
+        asked = self.command(["status", name, "--json"])
+        text = "\n".join(asked.output())
+        return latest if asked.exit_code() == 0 and json.loads(text)["driver"] is not None else None
 
     def _submit(
         self, job_id: str, arguments: Sequence[str], folder: Path, metadata: dict[str, str], *, install: bool

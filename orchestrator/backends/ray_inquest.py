@@ -25,7 +25,7 @@ class Inquest:
     ) -> None:
         """`who` stands before the reason: which of several workers died."""
         self.attempt_id, self._who = attempt_id, who
-        self._error, self._node_id, self._kills_before = error, node_id, kills_before
+        self._error, self.node_id, self._kills_before = error, node_id, kills_before
         self._until = now + _SECONDS
         self._answer: Any = None
         if node_id and may_be_for_memory(error):
@@ -43,8 +43,8 @@ class Inquest:
             return None
         outcome = describe_death(
             self._error,
-            node=ray_cluster.node_name(self._node_id) if self._node_id else "an unknown node",
-            node_died=bool(self._node_id) and ray_cluster.node_is_dead(self._node_id),
+            node=ray_cluster.node_name(self.node_id) if self.node_id else "an unknown node",
+            node_died=bool(self.node_id) and ray_cluster.node_is_dead(self.node_id),
             oom_killed=self._answer in ready and self._kills_now() > self._kills_before,
         )
         assert outcome.failure is not None

@@ -1,7 +1,7 @@
 """One cluster for this folder, and the table of what each loss cost.
 
-PLT_HEALTH_CHECKS=default has the head look after its nodes as Ray ships. PLT_REQUIRE_HOSTS=1 fails where hosts cannot be
-made, instead of skipping.
+PLT_HEALTH_CHECKS=default has the head look after its nodes as Ray ships. PLT_REQUIRE_HOSTS=1 fails where hosts cannot
+be made, instead of skipping.
 """
 
 import os

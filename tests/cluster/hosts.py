@@ -1,8 +1,8 @@
 """Hosts of their own on one machine, made of Linux namespaces: for tests of what happens when one dies or is cut off.
 
-Each has its own address, name, processes, /tmp/ray and /dev/shm; every other folder is shared, as by NFS. They meet on a
-bridge in a namespace of its own, so that this machine's network is untouched, there is no way out, and two test runs may
-use the same addresses at once. Needs root, `ip` (iproute2) and `unshare`, `nsenter`, `setpriv` (util-linux).
+Each has its own address, name, processes, /tmp/ray and /dev/shm; every other folder is shared, as by NFS. They meet on
+a bridge in a namespace of its own, so that this machine's network is untouched, there is no way out, and two test runs
+may use the same addresses at once. Needs root, `ip` (iproute2) and `unshare`, `nsenter`, `setpriv` (util-linux).
 
 Names begin with `plt-hosts-PID-`; what a test run of a process that is gone has left is deleted by the next one.
 """

@@ -5,6 +5,7 @@ import os
 import secrets
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,12 +42,15 @@ class RayHosts:
         self._environment = {
             **here,
             "PATH": f"{_BIN}:{os.environ['PATH']}",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
             "OMP_NUM_THREADS": "1",
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",
         }
         self._health = dict(health)
+        self._worn = 0
+        """Workers so far."""
         self.head = self.net.host("head", self._environment)
         self.address = f"http://{self.head.ip}:8265"
         self.start_head()
@@ -58,14 +62,41 @@ class RayHosts:
 
     def worker(self, name: str) -> Host:
         """A new host that joins; it has what `workers` needs and no more. Does not wait for it."""
+        self._worn += 1
         packages = Path(sysconfig.get_paths()["purelib"])
         host = self.net.host(name, self._environment, [packages / one for one in _NOT_NEEDED_BY_WORKERS])
-        self._ray(host, f"--address={self.head.ip}:6379", f"--node-ip-address={host.ip}", "--num-cpus=2")
+        self._ray(
+            host,
+            f"--address={self.head.ip}:6379",
+            f"--node-ip-address={host.ip}",
+            "--num-cpus=2",
+            '--resources={"place":1}',
+        )
         return host
 
     def await_start(self, host: Host) -> None:
         """Wait until its part of the cluster is up."""
         until(lambda: "Ray runtime started" in self.log(host.name), f"Ray on {host.name}", 120)
+
+    def workers(self) -> list[Host]:
+        """Hosts that are workers now."""
+        return [host for name, host in self.net.hosts.items() if name.startswith("w")]
+
+    def replace_lost_workers(self) -> None:
+        """Have two of them again; one whose raylet has ended is taken out."""
+        for host in self.workers():
+            if not host.find("raylet/raylet"):
+                host.power_off()
+        new = [self.worker(f"w{self._worn + 1}") for _ in range(len(self.workers()), 2)]
+        for host in new:
+            self.await_start(host)
+
+    def drain(self, host: Host, seconds: int) -> None:
+        """Tell Ray that a host will be gone in so many seconds, as a spot instance's notice would."""
+        why = ["--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=spot"]
+        command = [str(_BIN / "ray"), "drain-node", f"--address={self.head.ip}:6379", *why]
+        done = host.start([*command, f"--deadline-remaining-seconds={seconds}"], self.folder / f"{host.name}.log")
+        assert done.wait(timeout=60) == 0, self.log(host.name)
 
     def laptop(self, name: str) -> "Laptop":
         """A host that is no part of the cluster and does not see its storage."""
@@ -80,6 +111,24 @@ class RayHosts:
     def record(self, study: str) -> StudyRecord:
         """What the study's storage says."""
         return read_study(self.home, study)
+
+    def runs(self, study: str) -> "Counter[str]":
+        """The study's runs in MLflow, by status."""
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(f"sqlite:///{self.home.root / 'mlflow.db'}")
+        experiment = client.get_experiment_by_name(study)
+        assert experiment is not None
+        return Counter(run.info.status for run in client.search_runs([experiment.experiment_id]))
+
+    def job(self, name: str) -> str:
+        """What Ray says of a job."""
+        output = self.folder / f"{name}.txt"
+        output.unlink(missing_ok=True)
+        asked = f"JobSubmissionClient('{self.address}').get_job_status('{name}').value"
+        script = f"from ray.job_submission import JobSubmissionClient; print({asked})"
+        assert self.head.start([sys.executable, "-c", script], output).wait(timeout=60) == 0, output.read_text()
+        return output.read_text().split()[-1]
 
     def log(self, name: str) -> str:
         """What Ray said on a host."""
@@ -126,8 +175,10 @@ def running(record: StudyRecord) -> dict[int, AttemptRecord]:
 class Loss:
     """What a fault that happens now costs a study's trials: call it just before."""
 
-    def __init__(self, cluster: RayHosts, study: str, what: str) -> None:
+    def __init__(self, cluster: RayHosts, study: str, what: str, host: Host) -> None:
+        """`host` is where it happens."""
         self._cluster, self._study, self._what = cluster, study, what
+        self._node = f"{host.name} ({host.ip})"
         self._before, self._began = self._failures(), datetime.now(UTC)
         self._noticed = self._again = 0.0
         self.trial, self.attempt = -1, 0
@@ -159,4 +210,8 @@ class Loss:
     def _failures(self) -> dict[tuple[int, int], AttemptRecord]:
         trials = self._cluster.record(self._study).trials
         every = {(trial.number, one.number): one for trial in trials for one in trial.attempts}
-        return {key: one for key, one in every.items() if one.failure is not None}
+        return {
+            key: one
+            for key, one in every.items()
+            if one.failure is not None and one.info.get("node", self._node) == self._node
+        }
