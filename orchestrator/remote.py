@@ -36,7 +36,15 @@ class Remote:
         of this machine, else it refuses to run with others.
         """
         spec = fingerprint([study.read_text(encoding="utf-8")])
-        return self._drive(name, ["run", STUDY_FILE], spec, study, install=install)
+        driving = self._driving(name)
+        if driving is None:
+            return self._drive(name, ["run", STUDY_FILE], spec, study, install=install)
+        if driving.metadata.get(_SPEC) not in (spec, ""):
+            raise StudyError(
+                f"study {name} is being driven by job {driving.id} from another file; stop it with `plt stop {name} "
+                "--address ...` or submit this one under another name"
+            )
+        return driving, False
 
     def resume(self, name: str, options: Sequence[str] = ()) -> tuple[Job, bool]:
         """Have an existing study driven on, or tell who drives it to go on; the job, and whether it is new."""
@@ -67,14 +75,7 @@ class Remote:
     def _drive(
         self, name: str, arguments: Sequence[str], spec: str | None, study: Path | None, *, install: bool
     ) -> tuple[Job, bool]:
-        latest = self._driving(name)
-        if latest is not None:
-            if spec is not None and latest.metadata.get(_SPEC) not in (spec, ""):
-                raise StudyError(
-                    f"study {name} is being driven by job {latest.id} from another file; stop it with `plt stop {name} "
-                    "--address ...` or submit this one under another name"
-                )
-            return latest, False
+        """Start the study's next driver."""
         latest = self.driver(name)
         job_id = f"plt-{name}-{1 if latest is None else _turn(latest.id) + 1}"
         with shipment(study) as folder:

@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import subprocess
 import sys
 import sysconfig
 from collections import Counter
@@ -111,6 +112,11 @@ class RayHosts:
     def record(self, study: str) -> StudyRecord:
         """What the study's storage says."""
         return read_study(self.home, study)
+
+    def drive_on(self, study: str) -> "subprocess.Popen[bytes]":
+        """Drive a study on the head's host, by nobody's job."""
+        command = [str(_BIN / "plt"), "resume", study, "--address", f"{self.head.ip}:6379"]
+        return self.head.start(command, self.folder / "driver.log", {"PLT_HOME": str(self.home.root)})
 
     def runs(self, study: str) -> "Counter[str]":
         """The study's runs in MLflow, by status."""
