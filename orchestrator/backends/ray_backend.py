@@ -258,7 +258,7 @@ class RayBackend:
 
     def _read(self, worker: RayWorker | RayGang, ready: set[Any]) -> Event | None:
         """The next event of an actor; whatever its stream or its silence says of it is acted on."""
-        attempt_id, forgotten, places = worker.attempt_id, worker.stop_by is not None, worker.places
+        attempt_id, forgotten = worker.attempt_id, worker.stop_by is not None
         try:
             item = worker.next_item(ready)
             outcome = self._hear(worker, ready) if item is None else item
@@ -275,6 +275,7 @@ class RayBackend:
             return None
         if isinstance(outcome, MetricReport):
             return None if forgotten else AttemptReported(attempt_id, outcome)
+        places = worker.locate()
         if outcome.failure is not None:
             self._give_up(worker)
         elif not forgotten:
@@ -298,6 +299,8 @@ class RayBackend:
 
     def _bury(self, worker: RayWorker | RayGang, error: RayError) -> Event | None:
         """An actor is dead, or cannot be reached: the latter is asked again until its lease is over."""
+        if isinstance(worker, RayWorker):
+            worker.locate()
         unreachable = isinstance(error, ActorUnavailableError) and worker.attempt_id is not None
         if unreachable and isinstance(worker, RayWorker):
             worker.cut(error)

@@ -89,6 +89,14 @@ def draining() -> frozenset[str]:
     return frozenset(state.get_draining_nodes())
 
 
+def node_of(actor: Any) -> str:
+    """Id of the node that an actor runs or ran on, or nothing while it has none."""
+    from ray._private.state import state
+
+    address = state.actor_table(actor._actor_id.hex()).get("Address", {})
+    return str(address.get("NodeID", ""))
+
+
 def elsewhere(labels: Mapping[str, str], excluded: Collection[str]) -> dict[str, str]:
     """Ray's selector of nodes with these labels that are not among some, by id."""
     return {**labels, **({_NODE_ID: f"!in({','.join(sorted(excluded))})"} if excluded else {})}

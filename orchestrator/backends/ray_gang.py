@@ -48,7 +48,8 @@ class RayGang:
         self.stop_by: float | None = None
         self.attempts = 0
         self.starting = 0.0
-        self.node_id, self.oom_kills, self.who = "", 0, ""
+        self.node_id, self.who = "", ""
+        self.oom_kills: int | None = None
         """Of the member that died."""
         self._request: TrialRequest | None = None
         """What is still to be handed out."""
@@ -102,6 +103,10 @@ class RayGang:
     def places(self) -> list[str]:
         """The nodes they run on, by id, as far as known."""
         return [place for member in self._members for place in member.places]
+
+    def locate(self) -> list[str]:
+        """The same, asked of the cluster where they ended before they could say."""
+        return [place for member in self._members for place in member.locate()]
 
     @property
     def silent_places(self) -> list[str]:
@@ -214,6 +219,7 @@ class RayGang:
         if isinstance(death.error, ActorUnavailableError) and self.attempt_id is not None:
             member.cut(death.error)
             return
+        member.locate()
         self.node_id, self.oom_kills, self.who = member.node_id, member.oom_kills, f"rank {rank}: "
         raise death
 

@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
 
 from orchestrator.backends.placement import Placement
-from orchestrator.backends.ray_cluster import elsewhere
+from orchestrator.backends.ray_cluster import elsewhere, node_of
 from workers.actor import Worker
 from workers.protocol import MetricReport, Request, TrialOutcome
 
@@ -53,7 +53,7 @@ class RayWorker:
         """Whether its memory has been looked at since its last attempt."""
         self.attempts = 0
         self.node_id = ""
-        self.oom_kills = 0
+        self.oom_kills: int | None = None
         """Of its node, at its last sign of life."""
         self.grown_bytes = 0
         """By how much its memory has grown since its first attempt."""
@@ -131,6 +131,11 @@ class RayWorker:
     def places(self) -> list[str]:
         """The node it runs on, by id, once it is known."""
         return [self.node_id] if self.node_id else []
+
+    def locate(self) -> list[str]:
+        """The same, asked of the cluster where it ended before it could say."""
+        self.node_id = self.node_id or node_of(self._handle)
+        return self.places
 
     @property
     def silent_places(self) -> list[str]:
