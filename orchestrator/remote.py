@@ -19,6 +19,8 @@ from workers.fingerprint import fingerprint
 
 _STUDY, _SPEC = "plt_study", "plt_spec"
 """A driver's metadata: the study, and the fingerprint of what was submitted."""
+_LOOKS = 10
+"""How often a job that lives is asked whether it drives its study yet, or still."""
 
 
 class Remote:
@@ -48,11 +50,11 @@ class Remote:
 
     def resume(self, name: str, options: Sequence[str] = ()) -> tuple[Job, bool]:
         """Have an existing study driven on, or tell who drives it to go on; the job, and whether it is new."""
-        driving = self._driving(name)
-        if driving is not None:
-            deque(self.command(["resume", name, *options]).output(), maxlen=0)
-            return driving, False
-        return self._drive(name, ["resume", name, *options], None, None, install=False)
+        driving = self._holding(name)
+        if driving is None:
+            return self._drive(name, ["resume", name, *options], None, None, install=False)
+        deque(self.command(["resume", name, *options]).output(), maxlen=0)
+        return driving, False
 
     def driver(self, name: str) -> Job | None:
         """The latest job that drives or drove a study."""
@@ -91,13 +93,36 @@ class Remote:
         return job, new
 
     def _driving(self, name: str) -> Job | None:
-        """The latest job of a study if it may still drive it: a job of unknown end does while the study is locked."""
+        """The job that drives a study, if one does or is about to."""
         latest = self.driver(name)
-        if latest is None or latest.living or latest.exit_code is not None:
-            return latest if latest is not None and latest.living else None
+        if latest is None or not self._may_live(latest):
+            return None
+        return latest if latest.living or self._is_driven(name) else None
+
+    def _holding(self, name: str) -> Job | None:
+        """The job whose process holds the study's lock; one that begins or is about to end is waited for."""
+        for _ in range(_LOOKS):
+            latest = self.driver(name)
+            if latest is None or not self._may_live(latest):
+                return None
+            if self._is_driven(name):
+                return latest
+            if not latest.living:
+                return None
+        raise StudyError(
+            f"the latest job of study {name} on {self._jobs.address} lives and does not drive it; look at "
+            f"`plt logs {name} --address ...`, and try again once it has begun or ended"
+        )
+
+    def _may_live(self, job: Job) -> bool:
+        """Whether its process may: it does not only where the cluster knows how it ended."""
+        return job.living or job.exit_code is None
+
+    def _is_driven(self, name: str) -> bool:
+        """Whether somebody holds the study's lock, as `plt status` says there."""
         asked = self.command(["status", name, "--json"])
         text = "\n".join(asked.output())
-        return latest if asked.exit_code() == 0 and json.loads(text)["driver"] is not None else None
+        return asked.exit_code() == 0 and json.loads(text)["driver"] is not None
 
     def _submit(
         self, job_id: str, arguments: Sequence[str], folder: Path, metadata: dict[str, str], *, install: bool

@@ -15,6 +15,7 @@ from typing import Any
 from hosts import Host, Net, until
 
 from orchestrator.home import Home
+from orchestrator.live_state import read_live
 from orchestrator.records import AttemptRecord, StudyRecord
 from orchestrator.studies import read_study
 from workers.attempt_folder import AttemptFolder
@@ -112,6 +113,11 @@ class RayHosts:
     def record(self, study: str) -> StudyRecord:
         """What the study's storage says."""
         return read_study(self.home, study)
+
+    def queued_because(self, study: str) -> str | None:
+        """What its attempts wait for."""
+        live = read_live(self.home.live(study))
+        return None if live is None else live.queued_because
 
     def drive_on(self, study: str) -> "subprocess.Popen[bytes]":
         """Drive a study on the head's host, by nobody's job."""

@@ -27,7 +27,7 @@ replicate: all
 objectives: [{{metric: val/loss, direction: minimize}}]
 sampler: {{name: grid}}
 budget: {{configurations: {configurations}}}
-resources: {{train: {{cpus: 1{more}}}}}
+resources: {{placement_timeout: {patience}, train: {{cpus: 1{more}}}}}
 retry: {{worker_lease: 6s}}
 diagnostics: {{sequences: 0}}
 """
@@ -43,12 +43,14 @@ def write(folder: Path, **values: object) -> str:
 def twelve(folder: Path, name: str) -> str:
     """Six configurations with two seeds, one trial at a time on each host."""
     more, rates = ", resources: {place: 1}", [1e-3, 3e-3, 1e-2]
-    return write(folder, name=name, tokens="60k", rates=rates, seeds=[0, 1], configurations=6, more=more)
+    return write(folder, name=name, tokens="60k", rates=rates, seeds=[0, 1], configurations=6, more=more, patience="1h")
 
 
-def two(folder: Path, name: str, tokens: str) -> str:
+def two(folder: Path, name: str, tokens: str, patience: str = "1h") -> str:
     """Two trials at once, for which there is room on one host."""
-    return write(folder, name=name, tokens=tokens, rates=[3e-3], seeds=[0], configurations=2, more="")
+    return write(
+        folder, name=name, tokens=tokens, rates=[3e-3], seeds=[0], configurations=2, more="", patience=patience
+    )
 
 
 def await_training(cluster: RayHosts, study: str) -> None:
@@ -200,3 +202,24 @@ def test_a_study_is_driven_once_whatever_ray_says_of_its_job(cluster: RayHosts, 
     assert {one.failure["reason"] for trial in record.trials for one in trial.attempts if one.failure} == {
         "driver_lost"
     }
+
+
+@pytest.mark.skipif(not os.environ.get("PLT_HOSTS_ALL"), reason="waits for half a minute; PLT_HOSTS_ALL=1 runs it")
+@pytest.mark.timeout(300)
+def test_without_any_host_a_study_says_what_it_waits_for_and_is_interrupted_after_a_time(
+    cluster: RayHosts, tmp_path: Path
+) -> None:
+    cluster.replace_lost_workers()
+    laptop = cluster.laptop("laptop-6")
+    assert laptop.plt("submit", two(tmp_path, "alone", "800k", patience="25s"))[0] == 0
+    await_training(cluster, "alone")
+    for host in cluster.workers():
+        host.power_off()
+    until(lambda: "waiting for a node with 1 CPUs" in (cluster.queued_because("alone") or ""), "what it waits for")
+    until(lambda: cluster.record("alone").driver is None, "end of the driver")
+    record = cluster.record("alone")
+    assert record.state is StudyState.INTERRUPTED
+    assert Counter(trial.state for trial in record.trials) == {TrialState.WAITING: 2}
+    code, said = laptop.plt("logs", "alone")
+    assert code == 0
+    assert "no node had 1 CPUs and 0 GPUs for 25 s, see resources.placement_timeout" in said

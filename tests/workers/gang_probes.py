@@ -13,7 +13,7 @@ from workers.config import TrainConfig
 from workers.execution import execute
 from workers.models import LoopedTransformer
 from workers.parallel import Sharded, joined
-from workers.protocol import Failure, FailureReason, MetricReport, Request, ShouldStop, TrialOutcome, TrialRequest
+from workers.protocol import Ask, Failure, FailureReason, MetricReport, Request, ShouldStop, TrialOutcome, TrialRequest
 from workers.training.stepper import make_optimizer, summed_loss
 
 Stream = Iterator[MetricReport | TrialOutcome]
@@ -47,6 +47,17 @@ def first_dies(request: Request, should_stop: ShouldStop) -> Stream:
 def last_dies(request: Request, should_stop: ShouldStop) -> Stream:
     """Rank 1 is killed after seven steps."""
     return _killed_before(request, should_stop, 1, 7)
+
+
+def last_leaves(request: Request, should_stop: ShouldStop) -> Stream:
+    """Rank 1 is asked to leave before the seventh step."""
+    asked = [0]
+
+    def stop_or_leave() -> int:
+        asked[0] += 1
+        return Ask.LEAVE if asked[0] == 7 and _rank(request) == 1 else should_stop()
+
+    return execute(request, stop_or_leave)
 
 
 def last_raises(request: Request, should_stop: ShouldStop) -> Stream:
