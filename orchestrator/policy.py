@@ -24,13 +24,16 @@ _ATTEMPTS: Mapping[FailureReason, int] = {
     FailureReason.TIMEOUT: 2,
     FailureReason.WORKER_LOST: 6,
     FailureReason.PEER_LOST: 6,
+    FailureReason.DEVICE: 6,
     FailureReason.DRIVER_LOST: 1_000_000,
+    FailureReason.PREEMPTED: 1_000_000,
 }
 """How often an attempt may end this way; exceptions have `max_attempts`.
 
 What the same request would repeat is final. Memory and hangs get one more try, with halved micro-batches or a fresh
 process. A lost worker is rarely the trial's fault, so it is not charged to `max_attempts`, but a trial that takes its
-process down every time must end. A lost driver says nothing of the trial.
+process down every time must end; so with a broken device, whose node is avoided. A lost driver, or a machine that was
+taken away, says nothing of the trial.
 """
 
 

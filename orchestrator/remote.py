@@ -2,7 +2,8 @@
 
 A submitted study is driven there by `plt run` in a job of its own, which survives whoever submitted it. Every other
 question is put the same way: the command itself runs there, beside the storage, and what it prints comes back. So a
-study's state is never guessed from a job's.
+study's state is never guessed from a job's: Ray calls a job FAILED as soon as it loses sight of it, while the driver
+may go on, so the study's own lock is asked who drives it.
 """
 
 import json
@@ -18,6 +19,8 @@ from workers.fingerprint import fingerprint
 
 _STUDY, _SPEC = "plt_study", "plt_spec"
 """A driver's metadata: the study, and the fingerprint of what was submitted."""
+_LOOKS = 10
+"""How often a job that lives is asked whether it drives its study yet, or still."""
 
 
 class Remote:
@@ -35,14 +38,23 @@ class Remote:
         of this machine, else it refuses to run with others.
         """
         spec = fingerprint([study.read_text(encoding="utf-8")])
-        return self._drive(name, ["run", STUDY_FILE], spec, study, install=install)
+        driving = self._driving(name)
+        if driving is None:
+            return self._drive(name, ["run", STUDY_FILE], spec, study, install=install)
+        if driving.metadata.get(_SPEC) not in (spec, ""):
+            raise StudyError(
+                f"study {name} is being driven by job {driving.id} from another file; stop it with `plt stop {name} "
+                "--address ...` or submit this one under another name"
+            )
+        return driving, False
 
     def resume(self, name: str, options: Sequence[str] = ()) -> tuple[Job, bool]:
         """Have an existing study driven on, or tell who drives it to go on; the job, and whether it is new."""
-        latest = self.driver(name)
-        if latest is not None and latest.living:
-            deque(self.command(["resume", name, *options]).output(), maxlen=0)
-        return self._drive(name, ["resume", name, *options], None, None, install=False)
+        driving = self._holding(name)
+        if driving is None:
+            return self._drive(name, ["resume", name, *options], None, None, install=False)
+        deque(self.command(["resume", name, *options]).output(), maxlen=0)
+        return driving, False
 
     def driver(self, name: str) -> Job | None:
         """The latest job that drives or drove a study."""
@@ -65,14 +77,8 @@ class Remote:
     def _drive(
         self, name: str, arguments: Sequence[str], spec: str | None, study: Path | None, *, install: bool
     ) -> tuple[Job, bool]:
+        """Start the study's next driver."""
         latest = self.driver(name)
-        if latest is not None and latest.living:
-            if spec is not None and latest.metadata.get(_SPEC) not in (spec, ""):
-                raise StudyError(
-                    f"study {name} is being driven by job {latest.id} from another file; stop it with `plt stop {name} "
-                    "--address ...` or submit this one under another name"
-                )
-            return latest, False
         job_id = f"plt-{name}-{1 if latest is None else _turn(latest.id) + 1}"
         with shipment(study) as folder:
             new = self._submit(
@@ -85,6 +91,38 @@ class Remote:
         job = self._jobs.get(job_id)
         assert job is not None
         return job, new
+
+    def _driving(self, name: str) -> Job | None:
+        """The job that drives a study, if one does or is about to."""
+        latest = self.driver(name)
+        if latest is None or not self._may_live(latest):
+            return None
+        return latest if latest.living or self._is_driven(name) else None
+
+    def _holding(self, name: str) -> Job | None:
+        """The job whose process holds the study's lock; one that begins or is about to end is waited for."""
+        for _ in range(_LOOKS):
+            latest = self.driver(name)
+            if latest is None or not self._may_live(latest):
+                return None
+            if self._is_driven(name):
+                return latest
+            if not latest.living:
+                return None
+        raise StudyError(
+            f"the latest job of study {name} on {self._jobs.address} lives and does not drive it; look at "
+            f"`plt logs {name} --address ...`, and try again once it has begun or ended"
+        )
+
+    def _may_live(self, job: Job) -> bool:
+        """Whether its process may: it does not only where the cluster knows how it ended."""
+        return job.living or job.exit_code is None
+
+    def _is_driven(self, name: str) -> bool:
+        """Whether somebody holds the study's lock, as `plt status` says there."""
+        asked = self.command(["status", name, "--json"])
+        text = "\n".join(asked.output())
+        return asked.exit_code() == 0 and json.loads(text)["driver"] is not None
 
     def _submit(
         self, job_id: str, arguments: Sequence[str], folder: Path, metadata: dict[str, str], *, install: bool

@@ -211,7 +211,7 @@ class Runner:
         return "paused, no device is held" if paused else "going on"
 
     def _fill(self) -> None:
-        while len(self._active) < self._backend.slots:
+        while len(self._active) < max(1, self._backend.slots):  # the one that waits says for what
             trial = self._study.ask()
             if trial is None:
                 return

@@ -16,8 +16,7 @@ def train_placement(spec: StudySpec) -> Placement:
         workers=resources.workers_per_trial,
         strategy=resources.placement or "pack",
     )
-    timeout = resources.placement_timeout or placement.timeout
-    return _with_needs(replace(placement, timeout=timeout), resources.train)
+    return _with_needs(placement, resources.train, spec)
 
 
 def benchmark_placement(spec: StudySpec) -> Placement | None:
@@ -30,12 +29,13 @@ def benchmark_placement(spec: StudySpec) -> Placement | None:
     if spec.benchmark is None or not (benchmark.elsewhere or from_cpu_to_gpu):
         return None
     gpus = 1.0 if from_cpu_to_gpu else train.gpus
-    return _with_needs(Placement(cpus=benchmark.cpus or train.cpus, gpus=gpus), benchmark)
+    return _with_needs(Placement(cpus=benchmark.cpus or train.cpus, gpus=gpus), benchmark, spec)
 
 
-def _with_needs(placement: Placement, share: Needs) -> Placement:
+def _with_needs(placement: Placement, share: Needs, spec: StudySpec) -> Placement:
     return replace(
         placement,
+        timeout=spec.resources.placement_timeout or placement.timeout,
         memory=share.memory or 0,
         accelerator=share.accelerator,
         labels=share.labels or {},

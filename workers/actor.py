@@ -2,18 +2,22 @@
 
 A plain class: `orchestrator.backends.ray_worker` turns it into an actor, with `run` in one thread and `stop` and `ping`
 in others, so that they are answered while `run` works. Torch is imported when the first request comes, not when the
-class is unpickled.
+class is unpickled. SIGTERM, by which a batch system or a container says that the machine is being taken away, has the
+attempt that runs save a state and leave; without one it ends the process as before.
 """
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from workers.output import captured
-from workers.protocol import Execute, MetricReport, Request, TrialOutcome
+from workers.protocol import Ask, Execute, MetricReport, Request, TrialOutcome
 
 
 class Worker:
@@ -24,6 +28,10 @@ class Worker:
         self._hardware = hardware
         self._running: str | None = None
         self._stopped: str | None = None
+        self._leaving: str | None = None
+        self._before = signal.getsignal(signal.SIGTERM)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._terminated)
 
     def run(self, request: Request) -> Iterator[MetricReport | TrialOutcome]:
         """Reports, then the outcome; no outcome if the attempt was stopped."""
@@ -32,7 +40,7 @@ class Worker:
 
             self._execute = execute
         self._running = request.attempt_id
-        stream = self._execute(request, lambda: self._stopped == request.attempt_id)
+        stream = self._execute(request, lambda: self._asked(request.attempt_id))
         try:
             with closing(captured(stream, request)) as items:
                 for item in items:  # noqa: UP028 - Ray drives this by `send`
@@ -43,6 +51,24 @@ class Worker:
     def stop(self, attempt_id: str) -> None:
         """Have an attempt end as soon as it can, now or as soon as it begins."""
         self._stopped = attempt_id
+
+    def leave(self, attempt_id: str) -> None:
+        """Have an attempt save a state and end before its next step: the machine is being taken away."""
+        self._leaving = attempt_id
+
+    def _asked(self, attempt_id: str) -> Ask:
+        if self._stopped == attempt_id:
+            return Ask.STOP
+        return Ask.LEAVE if self._leaving == attempt_id else Ask.GO_ON
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        """SIGTERM; a second one ends the process whatever it does."""
+        if self._running is not None and self._leaving != self._running:
+            self._leaving = self._running
+        elif callable(self._before):
+            self._before(number, frame)
+        else:
+            sys.exit(1)
 
     def ping(self) -> dict[str, Any]:
         """A sign of life: what runs, and the memory that this process holds."""

@@ -2,8 +2,8 @@
 
 A trial (`workers.trial`) shares the device with other trials and lets a waiting benchmark go first between two steps. A
 benchmark has the device to itself. Nothing is raised across the border but `GeneratorExit` and `KeyboardInterrupt`:
-everything else becomes a `Failure`. A trial that is asked to stop ends the stream without an outcome; a benchmark,
-which is short, runs to its end.
+everything else becomes a `Failure`. A trial that is asked to stop ends the stream without an outcome, one that is asked
+to leave with a saved state; a benchmark, which is short, runs to its end.
 """
 
 import gc
@@ -37,7 +37,7 @@ from workers.protocol import (
     never_stop,
 )
 from workers.training import DivergenceError
-from workers.trial import Stopped, refuse_non_finite, train
+from workers.trial import Preempted, Stopped, refuse_non_finite, train
 
 Clock = Callable[[], float]
 
@@ -57,6 +57,8 @@ def execute(
                 yield from train(request, known, should_stop, clock, started)
     except Stopped:
         stopped = True
+    except Preempted as leaving:
+        failure = Failure(reason=FailureReason.PREEMPTED, message=str(leaving))
     except Exception as error:
         failure = describe_failure(error)
     finally:
@@ -65,6 +67,19 @@ def execute(
         yield TrialOutcome(
             metrics=known.metrics, info=known.info, failure=failure, seconds=clock() - started, loops=known.loops
         )
+
+
+_BROKEN_DEVICE = (
+    "uncorrectable ECC error",
+    "uncorrectable NVLink error",
+    "hardware stack error",
+    "device(s) is/are busy or unavailable",
+    "no CUDA-capable device is detected",
+    "system not yet initialized",
+    "GPU is lost",
+    "fallen off the bus",
+)
+"""What CUDA says (the texts of `cudaGetErrorString`, and the driver's) when no program could run there."""
 
 
 def describe_failure(error: Exception) -> Failure:
@@ -82,6 +97,8 @@ def _reason(error: Exception) -> FailureReason:
         return FailureReason.GPU_OOM
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):  # how torch says it on the CPU
         return FailureReason.HOST_OOM
+    if any(words in str(error) for words in _BROKEN_DEVICE):
+        return FailureReason.DEVICE
     if isinstance(error, MeetingError | DistError) or "gloo/transport" in str(error):  # how gloo says it
         return FailureReason.PEER_LOST
     return FailureReason.EXCEPTION

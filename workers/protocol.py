@@ -3,12 +3,13 @@
 The driver sends a `BenchmarkRequest` (latency and KV memory of one architecture, weights random) or a `TrialRequest`
 (train and evaluate one configuration with one seed). The worker answers with any number of `MetricReport`s and then
 exactly one `TrialOutcome`. A worker never raises across the border: whatever goes wrong is a `Failure` in the outcome.
-An execution that was asked to stop ends without an outcome: nobody waits for one.
+An execution that was asked to stop ends without an outcome: nobody waits for one. One that was asked to leave saves a
+state first, and its outcome says so.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Literal, NamedTuple
 
 from workers.config import BenchmarkConfig, DataConfig, ModelConfig, TrainConfig
@@ -34,6 +35,10 @@ class FailureReason(StrEnum):
     """The worker process or its node died."""
     PEER_LOST = "peer_lost"
     """One of several workers could not reach the others any more; why is not known."""
+    PREEMPTED = "preempted"
+    """Its machine is being taken away; the message says whether there was time to save a state."""
+    DEVICE = "device"
+    """The device is broken or unusable, whatever runs on it."""
     TIMEOUT = "timeout"
 
 
@@ -162,8 +167,18 @@ class TrialOutcome:
     """The table of loop diagnostics; empty when none were asked for."""
 
 
-ShouldStop = Callable[[], bool]
-"""Asked before every training step; once it says True the execution ends its stream without an outcome."""
+class Ask(IntEnum):
+    """What is asked of an execution between two training steps."""
+
+    GO_ON = 0
+    STOP = 1
+    """End the stream without an outcome."""
+    LEAVE = 2
+    """The machine is being taken away: save a state and end as `FailureReason.PREEMPTED`."""
+
+
+ShouldStop = Callable[[], int]
+"""Asked before every training step; an `Ask`, or simply whether to stop."""
 
 Execute = Callable[[Request, ShouldStop], Iterator[MetricReport | TrialOutcome]]
 """Carries out one request: reports, then exactly one outcome, last."""

@@ -1,8 +1,8 @@
 """Trains, evaluates and keeps one configuration with one seed, sharing the device with other trials.
 
-A waiting benchmark goes first between two steps. Asked to stop, a trial raises `Stopped` before its next step. One that
-goes on from a state first repeats the reports that led there: nobody may have heard them, because a worker whose driver
-was killed, or whose node was lost, trains on for a while.
+A waiting benchmark goes first between two steps. Asked to stop, a trial raises `Stopped` before its next step; asked to
+leave, it saves a state and raises `Preempted`. One that goes on from a state first repeats the reports that led there:
+nobody may have heard them, because a worker whose driver was killed, or whose node was lost, trains on for a while.
 """
 
 import math
@@ -21,12 +21,16 @@ from workers.known import Known
 from workers.models import LoopedTransformer
 from workers.parallel import Ranks, Replicated, Sharded, Spread, Whole, joined
 from workers.parallel.giving_way import give_way, take_together
-from workers.protocol import MetricReport, ShouldStop, TrialRequest
+from workers.protocol import Ask, MetricReport, ShouldStop, TrialRequest
 from workers.training import DivergenceError, Plan, Trainer, choose_plan, halved_micro_batch, untimed_plan
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
     """Whoever waited for the trial does not any more."""
+
+
+class Preempted(Exception):  # noqa: N818 - it is no error
+    """The machine is being taken away; the text says what was saved."""
 
 
 def train(
@@ -160,14 +164,25 @@ class _Run:
         return {"train/tokens": tokens, "train/flops": flops, "train/seconds": self.trainer.training_seconds}
 
     def before_step(self) -> None:
-        """Stop, save a state or give way to a benchmark if any worker is to: all of them do."""
-        stop, save, wanted = self._ranks.any_of(self._should_stop(), self.keeper.is_overdue(), self._lock.is_wanted())
+        """Stop, leave, save a state or give way to a benchmark if any worker is to: all of them do."""
+        asked = self._should_stop()
+        stop, leave, save, wanted = self._ranks.any_of(
+            asked == Ask.STOP, asked == Ask.LEAVE, self.keeper.is_overdue(), self._lock.is_wanted()
+        )
         if stop:
             raise Stopped
+        if leave:
+            self.keeper.save_state()
+            raise Preempted(self._farewell())
         if save:
             self.keeper.save_state()
         if wanted:
             give_way(self._lock, self._ranks)
+
+    def _farewell(self) -> str:
+        step = f"step {self.trainer.steps_done} of {self.trainer.steps}"
+        saved = self._known.info.get("state", "a state was saved")
+        return f"the machine is being taken away; {saved} at {step}"
 
 
 def _spread(request: TrialRequest, ranks: Ranks) -> Spread:

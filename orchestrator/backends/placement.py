@@ -16,7 +16,7 @@ Node = tuple[Mapping[str, float], Mapping[str, str]]
 _TYPE = "accelerator_type:"
 """Ray's name for the devices of one type; every node has one of its own type."""
 _TYPE_AMOUNT = 0.001
-_GANG_SECONDS = 3600.0
+_PLACE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class Placement:
     workers: int = 1
     """How many one attempt takes, all of them at once or none."""
     strategy: Strategy = "pack"
-    timeout: float = _GANG_SECONDS
-    """Seconds for which several workers may wait for their place before the attempt has failed."""
+    timeout: float = _PLACE_SECONDS
+    """Seconds for which an attempt's workers may wait for their place before it has failed."""
 
     def further(self) -> dict[str, float]:
         """What is reserved besides CPUs, GPUs and memory."""

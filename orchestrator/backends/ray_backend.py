@@ -5,13 +5,17 @@ when it did not stop within the grace, when its memory has grown by more than a 
 a number of attempts. An actor that gives no sign of life for a lease is given up: its attempt has ended for good,
 whatever it may still do or send. Retrying is the runner's decision.
 
+Where actors start is this backend's: not on nodes that are being taken away, that keep failing or that do not answer
+(`ray_nodes`). Attempts on a node that is being taken away are asked to save a state and leave. What finds no place in
+time ends: an attempt that waits for its actors has failed, and when no node at all has room the driver gives up.
+
 Training and decode benchmarks may need different machines. Then each kind has actors of its own, and one that waits for
 a place goes before attempts of the other kind, for which idle actors are kept no longer.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +28,7 @@ from orchestrator.backends.placement import Placement
 from orchestrator.backends.ray_death import describe_death, failed, last_line
 from orchestrator.backends.ray_gang import RayGang
 from orchestrator.backends.ray_inquest import Inquest
+from orchestrator.backends.ray_nodes import RayNodes
 from orchestrator.backends.ray_worker import Death, RayWorker, make_actor
 from orchestrator.errors import ServiceError
 from workers.protocol import Execute, FailureReason, MetricReport, Request, TrialOutcome, TrialRequest
@@ -81,6 +86,9 @@ class RayBackend:
         self._waiting: deque[Request] = deque()
         self._workers: list[RayWorker | RayGang] = []
         self._inquests: list[Inquest] = []
+        self._nodes = RayNodes()
+        self._roomless = 0.0
+        """For how many seconds something has waited while no node had room."""
         self._watched_at = self._counted_at = clock()
         self._free = ""
         """What was free when somebody last waited for a place, in words."""
@@ -122,14 +130,17 @@ class RayBackend:
 
     def queued_because(self) -> str | None:
         """What waiting requests, or actors that have not started, wait for."""
+        avoided = self._nodes.avoided()
+        stays_away = f"; avoided: {avoided}" if avoided else ""
         if self.slots == 0:
-            return self._waits(f"a node with {self._train.wants()} (nodes: {ray_cluster.what_there_is()})")
+            nodes = ray_cluster.what_there_is()
+            return self._waits(f"a node with {self._train.wants()} (nodes: {nodes}{stays_away})")
         starting = [worker for worker in self._workers if _busy(worker) and not worker.answered]
         if starting:
             wants = " or ".join(dict.fromkeys(worker.placement.wants() for worker in starting))
             free = f"; free: {self._free}" if self._free else ""
-            return f"{len(starting)} waiting for {wants} to start{free}"
-        return self._waits(f"one of {self.slots} slots")
+            return f"{len(starting)} waiting for {wants} to start{free}{stays_away}"
+        return self._waits(f"one of {self.slots} slots{stays_away}")
 
     def stop(self, attempt_id: str) -> None:
         """Forget the attempt. Its actor is asked to end it and stays warm; after the grace it is killed."""
@@ -158,10 +169,11 @@ class RayBackend:
 
     def _make_worker(self, placement: Placement) -> RayWorker | RayGang:
         worker: RayWorker | RayGang
+        excluded = self._nodes.excluded(placement)
         if placement.workers > 1:
-            worker = RayGang(placement, self._arguments, self._lease, self._grace)
+            worker = RayGang(placement, self._arguments, self._lease, self._grace, excluded)
         else:
-            worker = RayWorker(make_actor(placement, self._arguments), placement, self._lease)
+            worker = RayWorker(make_actor(placement, self._arguments, excluded=excluded), placement, self._lease)
         self._workers.append(worker)
         return worker
 
@@ -200,12 +212,25 @@ class RayBackend:
             worker.watch(passed)
         self._make_place()
         if now - self._counted_at >= _CLUSTER_SECONDS:
+            self._roomless = self._roomless + now - self._counted_at if self._waiting and self.slots == 0 else 0.0
             self._counted_at = now
-            self.slots = ray_cluster.slots(self._train)
+            self._nodes.look(now)
+            self.slots = self._nodes.slots(self._train)
+            self._leave_nodes()
             self._free = ray_cluster.what_is_free() if any(map(self._waits_for_place, self._workers)) else ""
             if self._alone and self.slots == 0:
                 raise ServiceError("the Ray cluster that this process started has died; start the study again")
+            if self._roomless >= self._train.timeout:
+                raise ServiceError(self._no_room())
             self._fill()
+
+    def _leave_nodes(self) -> None:
+        """Attempts leave nodes that are being taken away, idle actors every node that is to be avoided."""
+        for worker in list(self._workers):
+            if worker.idle and any(self._nodes.shuns(place, worker.placement) for place in worker.places):
+                self._give_up(worker)
+            elif not self._nodes.draining.isdisjoint(worker.places):
+                worker.leave()
 
     def _make_place(self) -> None:
         """Idle actors that hold what one with work waits for, as after a node was lost, let go of it."""
@@ -250,11 +275,16 @@ class RayBackend:
             return None
         if isinstance(outcome, MetricReport):
             return None if forgotten else AttemptReported(attempt_id, outcome)
+        places = worker.locate()
         if outcome.failure is not None:
             self._give_up(worker)
         elif not forgotten:
             worker.end()
-        return None if forgotten else AttemptEnded(attempt_id, outcome)
+        return None if forgotten else self._ended(attempt_id, places, outcome)
+
+    def _ended(self, attempt_id: str, places: Sequence[str], outcome: TrialOutcome) -> AttemptEnded:
+        trial = attempt_id.partition("-attempt-")[0]
+        return AttemptEnded(attempt_id, self._nodes.ended(places, trial, outcome))
 
     def _hear(self, worker: RayWorker | RayGang, ready: set[Any]) -> TrialOutcome | None:
         """Take in a sign of life; the outcome of an attempt that cannot be followed any more."""
@@ -269,6 +299,8 @@ class RayBackend:
 
     def _bury(self, worker: RayWorker | RayGang, error: RayError) -> Event | None:
         """An actor is dead, or cannot be reached: the latter is asked again until its lease is over."""
+        if isinstance(worker, RayWorker):
+            worker.locate()
         unreachable = isinstance(error, ActorUnavailableError) and worker.attempt_id is not None
         if unreachable and isinstance(worker, RayWorker):
             worker.cut(error)
@@ -286,7 +318,7 @@ class RayBackend:
         if outcome is None:
             return None
         self._inquests.remove(inquest)
-        return AttemptEnded(inquest.attempt_id, outcome)
+        return self._ended(inquest.attempt_id, [inquest.node_id], self._nodes.died(inquest.node_id, outcome))
 
     def _expire(self) -> list[Event]:
         """Give up actors that were silent for a lease, did not stop within the grace, or found no place in time."""
@@ -298,14 +330,24 @@ class RayBackend:
                 continue
             attempt_id = worker.attempt_id
             outcome = self._no_place(worker) if worker.overdue else self._silent()
+            places = worker.silent_places
             self._give_up(worker)
+            for place in places:
+                self._nodes.silent(place)
             if attempt_id is not None and not stopping:
-                events.append(AttemptEnded(attempt_id, outcome))
+                events.append(self._ended(attempt_id, places, outcome))
         return events
 
     def _silent(self) -> TrialOutcome:
         message = f"no sign of life for {self._lease:g} s (process frozen or machine gone)"
         return failed(FailureReason.WORKER_LOST, message)
+
+    def _no_room(self) -> str:
+        timeout, wants = self._train.timeout, self._train.wants()
+        return (
+            f"no node had {wants} for {timeout:g} s, see resources.placement_timeout "
+            f"(nodes: {ray_cluster.what_there_is()}); `plt resume` goes on when there is one"
+        )
 
     def _no_place(self, worker: RayWorker | RayGang) -> TrialOutcome:
         placement = worker.placement

@@ -3,7 +3,7 @@
 import logging
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -20,6 +20,8 @@ _ENVIRONMENT = {
     "RAY_worker_niceness": "0",  # a latency measured at low priority is somebody else's
 }
 _MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+_NODE_ID = "ray.io/node-id"
+"""A label that every node has."""
 _own_token = secrets.token_hex(32)
 """Of the clusters that this process starts; Ray keeps the first one that it reads."""
 
@@ -66,7 +68,7 @@ def node_name(node_id: str) -> str:
     """A node's host and address, for people."""
     for node in _nodes():
         if node["NodeID"] == node_id:
-            return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+            return _name(node)
     return node_id
 
 
@@ -75,14 +77,39 @@ def node_is_dead(node_id: str) -> bool:
     return any(node["NodeID"] == node_id and not node["Alive"] for node in _nodes())
 
 
+def living_names() -> dict[str, str]:
+    """Names of the living nodes, by id."""
+    return {node["NodeID"]: _name(node) for node in _nodes() if node["Alive"]}
+
+
+def draining() -> frozenset[str]:
+    """Ids of the living nodes that are being taken away."""
+    from ray._private.state import state  # Ray Train's own watcher asks here, too
+
+    return frozenset(state.get_draining_nodes())
+
+
+def node_of(actor: Any) -> str:
+    """Id of the node that an actor runs or ran on, or nothing while it has none."""
+    from ray._private.state import state
+
+    address = state.actor_table(actor._actor_id.hex()).get("Address", {})
+    return str(address.get("NodeID", ""))
+
+
+def elsewhere(labels: Mapping[str, str], excluded: Collection[str]) -> dict[str, str]:
+    """Ray's selector of nodes with these labels that are not among some, by id."""
+    return {**labels, **({_NODE_ID: f"!in({','.join(sorted(excluded))})"} if excluded else {})}
+
+
 def has_gpus() -> bool:
     """Whether any living node has one."""
     return any(resources.get("GPU", 0) for resources, _ in _living())
 
 
-def slots(placement: Placement) -> int:
-    """How many attempts of this kind the living nodes have room for at once."""
-    return placement.slots(_living())
+def slots(placement: Placement, excluded: Collection[str] = ()) -> int:
+    """How many attempts of this kind the living nodes, without some by id, have room for at once."""
+    return placement.slots(_living(excluded))
 
 
 def require_room(placement: Placement, section: str = "train") -> int:
@@ -132,5 +159,10 @@ def _nodes() -> list[dict[str, Any]]:
     return known
 
 
-def _living() -> list[Node]:
-    return [(node["Resources"], node.get("Labels", {})) for node in _nodes() if node["Alive"]]
+def _name(node: Mapping[str, Any]) -> str:
+    return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
+
+
+def _living(excluded: Collection[str] = ()) -> list[Node]:
+    alive = [node for node in _nodes() if node["Alive"] and node["NodeID"] not in excluded]
+    return [(node["Resources"], node.get("Labels", {})) for node in alive]

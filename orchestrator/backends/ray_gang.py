@@ -5,7 +5,7 @@ dies, fails or falls silent ends the attempt for all. Who has only lost the othe
 over: the one that was lost says why, or Ray does.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -24,9 +24,17 @@ from workers.protocol import FailureReason, MetricReport, Request, TrialOutcome,
 class RayGang:
     """A handle on the actors of one group. Nothing here waits."""
 
-    def __init__(self, placement: Placement, arguments: tuple[Any, ...], lease: float, grace: float) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        arguments: tuple[Any, ...],
+        lease: float,
+        grace: float,
+        excluded: Collection[str] = (),
+    ) -> None:
+        """None of them starts on a node that is `excluded`, by id."""
         self.placement, self._grace = placement, grace
-        labels = dict(placement.labels)
+        labels = ray_cluster.elsewhere(placement.labels, excluded)
         self._group = placement_group(
             [placement.bundle() for _ in range(placement.workers)],
             strategy=placement.strategy.upper(),
@@ -40,7 +48,8 @@ class RayGang:
         self.stop_by: float | None = None
         self.attempts = 0
         self.starting = 0.0
-        self.node_id, self.oom_kills, self.who = "", 0, ""
+        self.node_id, self.who = "", ""
+        self.oom_kills: int | None = None
         """Of the member that died."""
         self._request: TrialRequest | None = None
         """What is still to be handed out."""
@@ -65,6 +74,11 @@ class RayGang:
             if member.attempt_id is not None:
                 member.stop(by)
 
+    def leave(self) -> None:
+        """Ask all of them to save a state together and end: one's machine is being taken away."""
+        for member in self._members:
+            member.leave()
+
     def end(self) -> None:
         """Their attempt is over."""
         self.attempt_id = self.stop_by = self._request = None
@@ -84,6 +98,20 @@ class RayGang:
     def answered(self) -> bool:
         """Whether all of them have ever given a sign of life."""
         return all(member.answered for member in self._members)
+
+    @property
+    def places(self) -> list[str]:
+        """The nodes they run on, by id, as far as known."""
+        return [place for member in self._members for place in member.places]
+
+    def locate(self) -> list[str]:
+        """The same, asked of the cluster where they ended before they could say."""
+        return [place for member in self._members for place in member.locate()]
+
+    @property
+    def silent_places(self) -> list[str]:
+        """The nodes of those that have been silent for too long."""
+        return [place for member in self._members for place in member.silent_places]
 
     @property
     def idle(self) -> bool:
@@ -191,6 +219,7 @@ class RayGang:
         if isinstance(death.error, ActorUnavailableError) and self.attempt_id is not None:
             member.cut(death.error)
             return
+        member.locate()
         self.node_id, self.oom_kills, self.who = member.node_id, member.oom_kills, f"rank {rank}: "
         raise death
 

@@ -21,14 +21,15 @@ class Inquest:
     """Into the end of one attempt. The node is asked once, beside everything else."""
 
     def __init__(
-        self, attempt_id: str, error: RayError, node_id: str, kills_before: int, now: float, who: str = ""
+        self, attempt_id: str, error: RayError, node_id: str, kills_before: int | None, now: float, who: str = ""
     ) -> None:
-        """`who` stands before the reason: which of several workers died."""
+        """`who` stands before the reason: which of several workers died. Without a count of earlier kills on the node
+        (`kills_before`) it is not asked."""
         self.attempt_id, self._who = attempt_id, who
-        self._error, self._node_id, self._kills_before = error, node_id, kills_before
+        self._error, self.node_id, self._kills_before = error, node_id, kills_before
         self._until = now + _SECONDS
         self._answer: Any = None
-        if node_id and may_be_for_memory(error):
+        if node_id and kills_before is not None and may_be_for_memory(error):
             where = NodeAffinitySchedulingStrategy(node_id, soft=False)
             task = ray.remote(num_cpus=0, max_retries=0)(oom_kills)
             self._answer = task.options(scheduling_strategy=where).remote()
@@ -43,15 +44,15 @@ class Inquest:
             return None
         outcome = describe_death(
             self._error,
-            node=ray_cluster.node_name(self._node_id) if self._node_id else "an unknown node",
-            node_died=bool(self._node_id) and ray_cluster.node_is_dead(self._node_id),
-            oom_killed=self._answer in ready and self._kills_now() > self._kills_before,
+            node=ray_cluster.node_name(self.node_id) if self.node_id else "an unknown node",
+            node_died=bool(self.node_id) and ray_cluster.node_is_dead(self.node_id),
+            oom_killed=self._answer in ready and self._more_kills(),
         )
         assert outcome.failure is not None
         return replace(outcome, failure=replace(outcome.failure, message=self._who + outcome.failure.message))
 
-    def _kills_now(self) -> int:
+    def _more_kills(self) -> bool:
         try:
-            return int(ray.get(self._answer, timeout=0))
+            return self._kills_before is not None and int(ray.get(self._answer, timeout=0)) > self._kills_before
         except RayError:
-            return self._kills_before  # the node is gone, too
+            return False  # the node is gone, too

@@ -6,13 +6,14 @@ actor is starting or waits for the cluster, and no lease runs.
 """
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayError, RayTaskError
 
 from orchestrator.backends.placement import Placement
+from orchestrator.backends.ray_cluster import elsewhere, node_of
 from workers.actor import Worker
 from workers.protocol import MetricReport, Request, TrialOutcome
 
@@ -35,8 +36,6 @@ class RayWorker:
 
     who = ""
     """Which of several workers died, in words: there is only this one."""
-    overdue = False
-    """One actor waits for its place as long as it takes."""
 
     def __init__(self, handle: Any, placement: Placement, lease: float) -> None:
         self._handle, self._lease, self.placement = handle, lease, placement
@@ -54,10 +53,11 @@ class RayWorker:
         """Whether its memory has been looked at since its last attempt."""
         self.attempts = 0
         self.node_id = ""
-        self.oom_kills = 0
+        self.oom_kills: int | None = None
         """Of its node, at its last sign of life."""
         self.grown_bytes = 0
         """By how much its memory has grown since its first attempt."""
+        self._leaving = False
         self._stream: Any = None
         self._item: Any = None
         self._ping: Any = None
@@ -68,6 +68,7 @@ class RayWorker:
     def start(self, request: Request) -> None:
         """Have it run a request."""
         self.attempt_id, self.stop_by, self.checked = request.attempt_id, None, False
+        self._leaving = False
         self.attempts += 1
         self._stream = self._handle.run.options(num_returns="streaming").remote(request)
 
@@ -76,6 +77,12 @@ class RayWorker:
         if self.stop_by is None:
             self.stop_by = by
             self._handle.stop.options(concurrency_group="control").remote(self.attempt_id)
+
+    def leave(self) -> None:
+        """Ask it to save a state and end its attempt: its machine is being taken away. Asked once per attempt."""
+        if self.attempt_id is not None and not self._leaving:
+            self._leaving = True
+            self._handle.leave.options(concurrency_group="control").remote(self.attempt_id)
 
     def cut(self, error: RayError) -> None:
         """Its attempt cannot be followed any more; whether it lives is asked at once."""
@@ -114,6 +121,26 @@ class RayWorker:
     def lease_is_over(self) -> bool:
         """Whether it has been silent for too long."""
         return self._silence >= self._lease
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it has waited for its place for too long."""
+        return not self.answered and self.starting >= self.placement.timeout
+
+    @property
+    def places(self) -> list[str]:
+        """The node it runs on, by id, once it is known."""
+        return [self.node_id] if self.node_id else []
+
+    def locate(self) -> list[str]:
+        """The same, asked of the cluster where it ended before it could say."""
+        self.node_id = self.node_id or node_of(self._handle)
+        return self.places
+
+    @property
+    def silent_places(self) -> list[str]:
+        """The same, if it has been silent for too long."""
+        return self.places if self.lease_is_over else []
 
     def waits_for(self) -> Iterable[Any]:
         """What `ray.wait` should look at."""
@@ -184,17 +211,20 @@ class RayWorker:
         return facts
 
 
-def make_actor(placement: Placement, arguments: tuple[Any, ...], where: Any = None) -> Any:
+def make_actor(
+    placement: Placement, arguments: tuple[Any, ...], where: Any = None, excluded: Collection[str] = ()
+) -> Any:
     """A new actor, which neither restarts nor retries by itself: that is the runner's decision.
 
-    `where` is Ray's scheduling strategy, of a group that reserves what `placement` says for this actor.
+    `where` is Ray's scheduling strategy, of a group that reserves what `placement` says for this actor; without one it
+    starts on no node that is `excluded`, by id.
     """
     remote: Any = ray.remote  # its types do not know concurrency_groups
     options: dict[str, Any] = {"resources": placement.further(), "memory": placement.memory or None}
     if where is not None:
         options["scheduling_strategy"] = where
-    elif placement.labels:
-        options["label_selector"] = dict(placement.labels)
+    elif selector := elsewhere(placement.labels, excluded):
+        options["label_selector"] = selector
     sized = remote(
         num_cpus=placement.cpus,
         num_gpus=placement.gpus or 0,

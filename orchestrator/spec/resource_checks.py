@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from orchestrator.configuration import Configuration
     from orchestrator.spec.study_spec import StudySpec
 
-_OF_SEVERAL = ("parallel", "placement", "placement_timeout")
+_OF_SEVERAL = ("parallel", "placement")
 """Keys of `resources` that say something of several workers only."""
 
 

@@ -286,7 +286,8 @@ class ResourcesSection(Section):
     placement: Strategy | None = None
     """How several are placed on nodes; the default is `pack`."""
     placement_timeout: Seconds | None = None
-    """Seconds for which several may wait for their place before the attempt has failed; the default is an hour."""
+    """Seconds for which an attempt may wait for its place before it has failed; the default is an hour. When no node
+    has had room for so long, the study is interrupted."""
 
 
 class BenchmarkSizes(Section):

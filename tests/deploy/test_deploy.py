@@ -31,8 +31,6 @@ CLUSTER_FIELDS = {"rayVersion", "authOptions", "headGroupSpec", "workerGroupSpec
 GROUP_FIELDS = {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"}
 JOB_FIELDS = {"entrypoint", "backoffLimit", "shutdownAfterJobFinishes", "ttlSecondsAfterFinished", "rayClusterSpec"}
 """Of KubeRay's definitions, those that are used; https://docs.ray.io has them all."""
-FROM_STORAGE = {"PLT_STORAGE", "postgres"}
-"""The variable and the extra of studies in PostgreSQL."""
 
 
 def compose(name: str) -> dict[str, Any]:
@@ -161,7 +159,7 @@ def test_variables_are_those_that_the_code_reads() -> None:
     read = set(re.findall(r"\"(PLT_[A-Z_]+)\"", "\n".join(path.read_text(encoding="utf-8") for path in packages)))
     named = {each for path in FILES for each in re.findall(r"\bPLT_[A-Z_]+\b", path.read_text(encoding="utf-8"))}
     assert named
-    assert named <= read | FROM_STORAGE
+    assert named <= read
     sources = {
         "MLFLOW_": [source_of("mlflow", "environment_variables.py"), source_of("mlflow", "server/auth/__init__.py")],
         "AWS_": [source_of("botocore", "configprovider.py"), source_of("botocore", "credentials.py")],
@@ -258,7 +256,7 @@ def test_the_image_is_built_from_what_is_there() -> None:
         assert f"!{name}" in allowed
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = re.findall(r"'\.\[([\w,-]+)\]'", text)[0].split(",")
-    assert set(extras) <= project["optional-dependencies"].keys() | FROM_STORAGE
+    assert set(extras) <= project["optional-dependencies"].keys()
     users = re.findall(r"^USER (\w+)$", text, re.MULTILINE)
     assert users[-1] != "root"
     assert not re.search(r"^(ARG|ENV).*(PASSWORD|SECRET|TOKEN)", text, re.MULTILINE)

@@ -26,6 +26,10 @@ R = FailureReason
         ([R.WORKER_LOST] * 5, Decision.RETRY),
         ([R.WORKER_LOST] * 6, Decision.FAIL),
         ([R.DRIVER_LOST] * 50, Decision.RETRY),
+        ([R.PREEMPTED] * 50, Decision.RETRY),
+        ([R.PREEMPTED] * 50 + [R.EXCEPTION] * 3, Decision.FAIL),
+        ([R.DEVICE] * 5, Decision.RETRY),
+        ([R.DEVICE] * 6, Decision.FAIL),
         ([R.WORKER_LOST] * 4 + [R.DRIVER_LOST] * 9 + [R.EXCEPTION] * 2, Decision.RETRY),
         ([R.EXCEPTION] * 2 + [R.WORKER_LOST] * 5, Decision.RETRY),
         ([R.GPU_OOM, R.EXCEPTION, R.DIVERGED], Decision.FAIL),
@@ -37,7 +41,7 @@ def test_each_reason_has_its_own_count(reasons: list[FailureReason], decision: D
 
 def test_every_reason_is_decided_and_none_for_ever() -> None:
     for reason in FailureReason:
-        if reason is not FailureReason.DRIVER_LOST:
+        if reason not in (FailureReason.DRIVER_LOST, FailureReason.PREEMPTED):  # not for the trial's doing
             assert decide([reason] * 20, max_attempts=3) is Decision.FAIL
 
 

@@ -14,7 +14,7 @@ from workers.config import TrainConfig
 from workers.execution import execute
 from workers.models import LoopedTransformer
 from workers.parallel import Sharded, joined
-from workers.protocol import Failure, FailureReason, MetricReport, Request, ShouldStop, TrialOutcome, TrialRequest
+from workers.protocol import Ask, Failure, FailureReason, MetricReport, Request, ShouldStop, TrialOutcome, TrialRequest
 from workers.training.stepper import make_optimizer, summed_loss
 
 Stream = Iterator[MetricReport | TrialOutcome]
@@ -68,6 +68,17 @@ def _on_its_own_machine(request: Request) -> Request:
         return str(Path(folder).parent / machine / Path(folder).name)
 
     return replace(request, folder=moved(request.folder), resume_from=tuple(map(moved, request.resume_from)))
+
+
+def last_leaves(request: Request, should_stop: ShouldStop) -> Stream:
+    """Rank 1 is asked to leave before the seventh step."""
+    asked = [0]
+
+    def stop_or_leave() -> int:
+        asked[0] += 1
+        return Ask.LEAVE if asked[0] == 7 and _rank(request) == 1 else should_stop()
+
+    return execute(request, stop_or_leave)
 
 
 def last_raises(request: Request, should_stop: ShouldStop) -> Stream:

@@ -151,6 +151,9 @@ def cpu_allocation_error() -> Exception:
         (cpu_allocation_error(), FailureReason.HOST_OOM),
         (DivergenceError("train/loss", float("nan"), 3), FailureReason.DIVERGED),
         (RuntimeError("first line\nsecond line"), FailureReason.EXCEPTION),
+        (RuntimeError("CUDA error: uncorrectable ECC error encountered\nCompile with ..."), FailureReason.DEVICE),
+        (RuntimeError("CUDA error: CUDA-capable device(s) is/are busy or unavailable"), FailureReason.DEVICE),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), FailureReason.EXCEPTION),
     ],
 )
 def test_each_kind_of_exception_has_its_reason(error: Exception, reason: FailureReason) -> None:

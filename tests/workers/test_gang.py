@@ -1,5 +1,6 @@
 """Several workers train as one does: same losses, same final numbers, whoever is killed and however many go on."""
 
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -171,6 +172,16 @@ def test_all_workers_stop_together_and_leave_a_state(trial: TrialRequest) -> Non
     assert 0 < max(reported) < STEPS
     assert AttemptFolder(trial.folder).states()
     assert "Traceback" not in AttemptFolder(trial.folder).output.read_text()
+
+
+def test_all_workers_leave_together_when_one_machine_is_taken_away(trial: TrialRequest) -> None:
+    _, outcome = together(trial, 2, by=gang_probes.last_leaves)
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert outcome.failure.reason is FailureReason.PREEMPTED
+    saved = re.search(r"a state was saved at step (\d+) of 60$", outcome.failure.message)
+    assert saved is not None
+    assert AttemptFolder(trial.folder).states()[0].name.endswith(f"{int(saved[1]):09d}")
 
 
 def test_a_worker_holds_its_part_of_weights_gradients_and_optimizer_state(trial: TrialRequest) -> None:

@@ -32,7 +32,7 @@ from trials import (
 )
 
 from workers.attempt_folder import AttemptFolder
-from workers.protocol import MetricReport, TrialRequest, never_stop
+from workers.protocol import Ask, FailureReason, MetricReport, TrialRequest, never_stop
 
 
 @pytest.fixture(autouse=True)
@@ -256,3 +256,40 @@ def test_a_trial_goes_on_with_halved_micro_batches(trial: TrialRequest, unbroken
     assert outcome.info["resumed"]["step"] > 5
     assert outcome.info["plan"]["micro_batch_size"] == 4
     assert reports[20].metrics["train/loss"] == pytest.approx(expected[20].metrics["train/loss"], rel=1e-2)
+
+
+def test_a_trial_that_is_asked_to_leave_saves_a_state_first_and_ends_as_an_unbroken_one(
+    trial: TrialRequest, unbroken: Unbroken
+) -> None:
+    expected, whole, model = unbroken
+    asked: list[Ask] = []
+
+    def leave() -> Ask:
+        asked.append(Ask.LEAVE if len(asked) == 10 else Ask.GO_ON)
+        return asked[-1]
+
+    reports, outcome = run(trial, leave, Clock(1e6))  # saving takes so long that only the first report's state is saved
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert outcome.failure.reason is FailureReason.PREEMPTED
+    assert outcome.failure.message == f"the machine is being taken away; a state was saved at step 10 of {STEPS}"
+    assert not AttemptFolder(trial.folder).model.exists()
+    again, outcome = run(attempt(trial, 2))
+    assert outcome is not None
+    assert outcome.info["resumed"] == {"step": 10, "from": "attempt-1"}
+    assert (reports | again).keys() == expected.keys()
+    assert exact(outcome.metrics) == exact(whole.metrics)
+    assert same(weights(AttemptFolder(attempt(trial, 2).folder).model), model)
+
+
+def test_who_leaves_and_cannot_save_says_so(trial: TrialRequest) -> None:
+    def leave() -> Ask:
+        Path(trial.folder).mkdir(exist_ok=True)
+        AttemptFolder(trial.folder).state.write_text("in the way")
+        return Ask.LEAVE
+
+    _, outcome = run(trial, leave)
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert outcome.failure.reason is FailureReason.PREEMPTED
+    assert "not saved: " in outcome.failure.message

@@ -27,8 +27,10 @@ def make_backend(ray_cluster: None) -> Iterator[MakeBackend]:
     del ray_cluster
     made: list[RayBackend] = []
 
-    def make(execute: Execute = probe, cpus: float = 8, gpus: float | None = 0, **settings: Any) -> RayBackend:
-        train = Placement(cpus=cpus, gpus=gpus)
+    def make(
+        execute: Execute = probe, cpus: float = 8, gpus: float | None = 0, timeout: float = 3600.0, **settings: Any
+    ) -> RayBackend:
+        train = Placement(cpus=cpus, gpus=gpus, timeout=timeout)
         made.append(RayBackend(train=train, execute=execute, hardware=probe_hardware, **settings))
         return made[-1]
 
@@ -320,3 +322,50 @@ def test_an_idle_actor_lets_go_of_what_an_attempt_waits_for(
     _, ended = drain(backend, {waiting})
     assert ended[waiting].failure is None
     ray.kill(somebody)
+
+
+def test_one_actor_that_finds_no_place_says_so_and_gives_up_after_a_time(
+    make_backend: MakeBackend, make_request: MakeRequest, drain: Drain
+) -> None:
+    """Seven of eight CPUs belong to somebody else."""
+    import ray
+    from ray.util import placement_group, remove_placement_group
+
+    others = placement_group([{"CPU": 7}])
+    ray.get(others.ready())
+    now = [0.0]
+    backend = make_backend(cpus=4, timeout=100.0, clock=lambda: now[0])
+    backend.submit(make_request("ok-1"))
+    for _ in range(2):  # the first looks at what is free
+        now[0] += 6.0
+        assert backend.poll(0.0) == []
+    why = backend.queued_because()
+    assert why is not None
+    assert why.startswith("1 waiting for 4 CPUs and 0 GPUs to start; free: 1 CPUs, 2 GPUs")
+    now[0] += 100.0
+    (event,) = backend.poll(0.0)
+    assert isinstance(event, AttemptEnded)
+    failure = failure_of(event.outcome)
+    assert failure.reason is FailureReason.TIMEOUT
+    assert failure.message.startswith("no place for 4 CPUs and 0 GPUs within 100 s, see resources.placement_timeout")
+    remove_placement_group(others)
+    backend.submit(make_request("ok-2"))
+    _, ended = drain(backend, {"ok-2"})
+    assert ended["ok-2"].failure is None
+
+
+def test_a_node_that_keeps_failing_is_blamed_and_used_where_there_is_no_other(
+    make_backend: MakeBackend, make_request: MakeRequest, drain: Drain
+) -> None:
+    backend = make_backend()
+    messages = []
+    for number in range(3):
+        backend.submit(make_request(f"die-{number}"))
+        _, ended = drain(backend, {f"die-{number}"})
+        messages.append(failure_of(ended[f"die-{number}"]).message)
+    assert ["avoided" in message for message in messages] == [False, False, True]
+    assert "is avoided for 10 min: its last 3 attempts failed, of 3 trials" in messages[2]
+    backend.submit(make_request("ok-1"))
+    _, ended = drain(backend, {"ok-1"})
+    assert ended["ok-1"].failure is None
+    assert ended["ok-1"].info["node"] in messages[2]

@@ -39,7 +39,6 @@ def read(folder: Path, example: str, lines: dict[int, str]) -> StudySpec:
             "resources.parallel is 'fsdp' and has no effect with one",
         ),
         ({RESOURCES: "resources: {placement: spread}"}, RESOURCES, "placement is 'spread' and has no effect with one"),
-        ({RESOURCES: "resources: {placement_timeout: 5m}"}, RESOURCES, "placement_timeout is 300.0 and has no effect"),
         (
             {RESOURCES: "resources: {workers_per_trial: 2, parallel: tensor}"},
             RESOURCES,
@@ -102,7 +101,7 @@ def test_the_stages_reserve_what_the_file_says(tmp_path: Path, example: str) -> 
         strategy="strict_pack",
         timeout=600,
     )
-    assert benchmark_placement(spec) == Placement(cpus=3, gpus=1, accelerator="L4")
+    assert benchmark_placement(spec) == Placement(cpus=3, gpus=1, accelerator="L4", timeout=600)
     assert StudySpec.from_plain(spec.to_plain()) == spec
 
 
