@@ -84,12 +84,12 @@ class RayHosts:
         """Hosts that are workers now."""
         return [host for name, host in self.net.hosts.items() if name.startswith("w")]
 
-    def replace_lost_workers(self) -> None:
-        """Have two of them again; one whose raylet has ended is taken out."""
+    def replace_lost_workers(self, wanted: int = 2) -> None:
+        """Have so many of them again; one whose raylet has ended is taken out."""
         for host in self.workers():
             if not host.find("raylet/raylet"):
                 host.power_off()
-        new = [self.worker(f"w{self._worn + 1}") for _ in range(len(self.workers()), 2)]
+        new = [self.worker(f"w{self._worn + 1}") for _ in range(len(self.workers()), wanted)]
         for host in new:
             self.await_start(host)
 

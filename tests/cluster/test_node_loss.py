@@ -46,10 +46,11 @@ def twelve(folder: Path, name: str) -> str:
     return write(folder, name=name, tokens="60k", rates=rates, seeds=[0, 1], configurations=6, more=more, patience="1h")
 
 
-def two(folder: Path, name: str, tokens: str, patience: str = "1h") -> str:
-    """Two trials at once, for which there is room on one host."""
+def two(folder: Path, name: str, tokens: str, *, apart: bool = False, patience: str = "1h") -> str:
+    """Two trials at once, for which there is room on one host; or `apart`, each on a host of its own."""
+    more = ", resources: {place: 1}" if apart else ""
     return write(
-        folder, name=name, tokens=tokens, rates=[3e-3], seeds=[0], configurations=2, more="", patience=patience
+        folder, name=name, tokens=tokens, rates=[3e-3], seeds=[0], configurations=2, more=more, patience=patience
     )
 
 
@@ -149,9 +150,9 @@ def test_what_a_host_that_was_cut_off_goes_on_to_find_out_is_not_read(
 def test_attempts_leave_a_machine_that_is_taken_away_with_a_saved_state(
     cluster: RayHosts, tmp_path: Path, losses: Losses
 ) -> None:
-    cluster.replace_lost_workers()
+    cluster.replace_lost_workers(3)
     laptop = cluster.laptop("laptop-4")
-    assert laptop.plt("submit", two(tmp_path, "preempted", "800k"))[0] == 0
+    assert laptop.plt("submit", two(tmp_path, "preempted", "800k", apart=True))[0] == 0
     await_training(cluster, "preempted")
     one, other = busy_workers(cluster)
     told = Loss(cluster, "preempted", "a worker is told to go (SIGTERM)", one)
