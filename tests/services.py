@@ -58,7 +58,9 @@ def _programs() -> Path | None:
 
 
 def kill_family(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to a process and everything below it, and wait until none of them runs."""
+    """SIGKILL to a process and everything below it, and wait until none of them runs; nothing when it is dead."""
+    if process.poll() is not None:
+        return
     family = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     for one in family:

@@ -98,7 +98,7 @@ def test_a_server_that_is_killed_under_its_writers_loses_and_doubles_nothing(
     writers = start_writers(home, database, count)
     for kill in range(kills):
         wanted = (kill + 1) * 3 * count // (kills + 2)
-        while len(workers(store)) < wanted:
+        while len(found := workers(store)) < wanted or len({one[0] for one in found}) < 4:  # all of them have begun
             assert any(writer.is_alive() for writer in writers), "they write"
         postgres.kill()
         postgres.start()
