@@ -96,7 +96,7 @@ class Postgres:
         self.start()
 
     def start(self) -> None:
-        """Run it, and wait until it answers."""
+        """Run it, and wait until it answers; it dies with the thread that calls this, and so outlives no test run."""
         where = ["-D", str(self.folder / "data"), "-k", str(self.folder), "-p", str(self.port)]
         # Processes are killed here, machines are not: what the system was handed is kept without waiting for disks.
         few = ["listen_addresses=127.0.0.1", "max_connections=200", "shared_buffers=32MB", "fsync=off"]
