@@ -44,10 +44,11 @@ class Asking:
         request = self.post(kind, configurations)
         waited = 0.0
         while waited < self._patience:
-            answer = answer_in(self._storage.get_study_user_attrs(self._id), request)
+            driven = living_driver(self._home, self._study) is not None
+            answer = answer_in(self._storage.get_study_user_attrs(self._id), request)  # after the look: it may end now
             if answer is not None:
                 return f"{self._study}: {answer} ({request.to})"
-            if living_driver(self._home, self._study) is None:
+            if not driven:
                 raise StudyError(
                     f"the driver of {self._study} ended before it answered; see `plt status {self._study}`"
                 )

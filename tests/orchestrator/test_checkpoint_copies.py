@@ -77,17 +77,17 @@ def numbers(record: StudyRecord) -> dict[Any, Mapping[str, float]]:
 
 
 class Outage(Silence):
-    """Kills the store when the first trial has ended, and starts it again once a worker has missed it."""
+    """Kills the store when the trial that lost a machine has ended; starts it again once a worker has missed it."""
 
     def __init__(self, store: Store, home: Home) -> None:
         self._store, self._home, self.notices = store, home, list[str]()
         self.phase = "before"
 
     def trial_ended(self, trial: TrialRecord) -> None:
-        del trial
-        if self.phase == "before":
+        if trial.number == 1:
             self._store.kill()
             self.phase = "away"
+            lost_machines.store_is_away(self._home.study("broken")).touch()
 
     def look(self) -> bool:
         """Called between events; never asks to stop."""

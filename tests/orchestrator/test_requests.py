@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import driver_lock as driver_lock_module
 from orchestrator.asking import Asking
 from orchestrator.driver_lock import driver_lock
 from orchestrator.errors import StudyError
@@ -77,3 +78,24 @@ def test_a_driver_that_ends_without_answering_is_noticed(make_spec: MakeSpec, tm
     lock.__enter__()
     with pytest.raises(StudyError, match="ended before it answered"):
         Asking(home, "small", wait=lambda _seconds: lock.__exit__(None, None, None)).ask(RequestKind.STOP)
+
+
+def test_a_driver_that_answers_and_ends_at_once_has_answered(
+    make_spec: MakeSpec, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the two fall between the asker's own looks."""
+    study = Study.open(make_spec(), home)
+    lock = driver_lock(home, "small")
+    lock.__enter__()
+    looks = [0]
+
+    def looked(home: Home, name: str) -> str | None:
+        looks[0] += 1
+        if looks[0] == 2:  # the first one is before the request
+            (request,) = study.requests()
+            study.answer(request, "stopping")
+            lock.__exit__(None, None, None)
+        return driver_lock_module.living_driver(home, name)
+
+    monkeypatch.setattr("orchestrator.asking.living_driver", looked)
+    assert Asking(home, "small").ask(RequestKind.STOP).startswith("small: stopping (")
