@@ -1,6 +1,7 @@
 """What happens to MLflow and to the disk: a database that is locked, a server that freezes or dies, no room."""
 
 import os
+import signal
 import sqlite3
 import subprocess
 import time
@@ -59,8 +60,11 @@ def disk_full(round_: Round) -> None:
     round_.resources.enter_context(_small_disk(round_.place.home.root))
     driver = round_.start()
     round_.await_moment(driver)
-    round_.keep()
     filler = round_.place.home.root / "filler"
+    driver.send(signal.SIGSTOP)  # a small study may be over before its disk is full
+    round_.keep()
+    _fill(filler)
+    driver.send(signal.SIGCONT)
     wait_until(lambda: _fill(filler) or driver.ended() or _PAUSED in driver.said(), "the driver's word of a full disk")
     time.sleep(round_.random.uniform(0, 3))
     filler.unlink()
