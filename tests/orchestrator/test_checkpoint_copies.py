@@ -105,6 +105,7 @@ class Outage(Silence):
 def test_neither_lost_machines_nor_an_outage_of_the_store_lose_anything(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import ray
     from ray import cloudpickle
 
     from orchestrator.backends.ray_backend import RayBackend
@@ -113,6 +114,7 @@ def test_neither_lost_machines_nor_an_outage_of_the_store_lose_anything(
     monkeypatch.setenv("PLT_CHECKPOINTS", f"s3://{BUCKET}/checkpoints")
     outage = Outage(store, home)
     cloudpickle.register_pickle_by_value(lost_machines)
+    ray.shutdown()  # a cluster that other tests began does not know the store's keys
     backend = RayBackend(execute=lost_machines.first_machine_is_lost)
     broken = driven("broken", backend, home, outage, outage.look)
     assert outage.phase == "back"
