@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orchestrator.errors import ServiceError, StudyError
+from orchestrator.errors import StudyError
+from orchestrator.file_lock import open_lock
 from orchestrator.home import Home
 from orchestrator.process_name import process_name
 
@@ -22,11 +23,7 @@ _TRIES, _PAUSE_SECONDS = 10, 0.02
 def folder_lock(home: Home, name: str) -> Iterator[None]:
     """Hold the folder of a study; a `StudyError` names the host and pid of the one that is."""
     path = home.driver_lock(name)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise ServiceError(f"{path} cannot be written ({error.strerror}); set PLT_HOME to a folder of yours") from error
+    handle = open_lock(path)
     try:
         if not _acquire(handle):
             driver = os.pread(handle, 300, 0).decode() or "another process"
